@@ -1,0 +1,5 @@
+"""Where tasks run. An engine knows no word of margins: it is given a function and a list of items."""
+
+from widemargin.engines.local import LocalEngine
+
+__all__ = ["LocalEngine"]

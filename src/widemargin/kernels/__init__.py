@@ -1,0 +1,19 @@
+"""What the kernel is (functions), where its arguments come from (points), and who computes its rows (rows)."""
+
+from widemargin.kernels.functions import NAMES, Kernel, make_kernel
+from widemargin.kernels.memory import parse_memory
+from widemargin.kernels.points import Points
+from widemargin.kernels.rows import GivenRows, KernelRows, Rows, cross_product, given_product
+
+__all__ = [
+    "NAMES",
+    "GivenRows",
+    "Kernel",
+    "KernelRows",
+    "Points",
+    "Rows",
+    "cross_product",
+    "given_product",
+    "make_kernel",
+    "parse_memory",
+]
