@@ -20,6 +20,8 @@ NAMES = ("linear", "rbf", "laplacian", "poly", "sigmoid", "precomputed")
 
 # Up to this many features the fused loop beats GEMM and pass.
 _FUSED_FEATURES = 12
+# |x|^2 - 2 x.z + |z|^2 loses what |x - z|^2 keeps: beyond this error in the exponent GEMM gives way to the fused loop.
+_EXPONENT_ERROR = 1e-5
 
 
 class Kernel(ABC):
@@ -29,7 +31,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def tile(self, left: Block, right: Block, out: np.ndarray) -> None:
-        """out[i, j] = k(left_i, right_j), in out's dtype."""
+        """out[i, j] = k(left_i, right_j), in out's dtype; out is C-contiguous."""
 
     @abstractmethod
     def diagonal(self, points: Points) -> np.ndarray:
@@ -44,7 +46,7 @@ class _ProductKernel(Kernel):
         self._apply(out)
 
     def diagonal(self, points):
-        norms = np.concatenate([points.block(chunk, np.float64).squared_norms for chunk in _chunks(points)])
+        norms = np.concatenate([points.block(chunk, np.float64).squared_norms for chunk in points.chunks()])
         self._apply(norms[:, None])
         return norms
 
@@ -65,13 +67,12 @@ class Polynomial(_ProductKernel):
     """(gamma x.z + coef0)^degree"""
 
     gamma: float
-    degree: float
+    degree: int
     coef0: float
 
     def _apply(self, products):
-        products *= self.gamma
-        products += self.coef0
-        np.power(products, int(self.degree) if self.degree == int(self.degree) else self.degree, out=products)
+        scalar = products.dtype.type
+        compiled.powers(products, scalar(self.gamma), scalar(self.coef0), self.degree)
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class RBF(_DifferenceKernel):
 
     def tile(self, left, right, out):
         scalar = out.dtype.type
-        if left.rows.shape[1] <= _FUSED_FEATURES and not left.is_sparse:
+        if not left.is_sparse and (left.rows.shape[1] <= _FUSED_FEATURES or self._cancels(left, right, out.dtype)):
             compiled.squared_distances(left.rows, right.transposed, out)
             compiled.exp_scaled(out, scalar(-self.gamma))
         else:
@@ -112,6 +113,10 @@ class RBF(_DifferenceKernel):
                 out, shrink * left.squared_norms, shrink * right.squared_norms, scalar(2 * self.gamma)
             )
 
+    def _cancels(self, left, right, dtype) -> bool:
+        longest = max(left.squared_norms.max(), right.squared_norms.max())
+        return not self.gamma * float(longest) * np.finfo(dtype).eps < _EXPONENT_ERROR
+
 
 @dataclass(frozen=True)
 class Laplacian(_DifferenceKernel):
@@ -120,11 +125,13 @@ class Laplacian(_DifferenceKernel):
     gamma: float
 
     def tile(self, left, right, out):
-        for i, rows in left.pieces():
-            for j, columns in right.pieces():
-                corner = out[i, j]
-                compiled.absolute_distances(rows.dense, columns.transposed, corner)
-                compiled.exp_scaled(corner, out.dtype.type(-self.gamma))
+        if left.is_sparse:
+            compiled.sparse_absolute_distances(
+                *_compressed(left.rows), left.absolute_sums, *_compressed(right.transposed), right.absolute_sums, out
+            )
+        else:
+            compiled.absolute_distances(left.rows, right.transposed, out)
+        compiled.exp_scaled(out, out.dtype.type(-self.gamma))
 
 
 @dataclass(frozen=True)
@@ -158,25 +165,26 @@ def make_kernel(kernel: str | Callable, gamma: float, degree: float, coef0: floa
     """The kernel of that name (`precomputed` has no formula: see rows.GivenRows)."""
     if callable(kernel):
         return Custom(kernel)
+    # Plain floats: a NumPy float64 scalar would make every float32 pass over a tile a float64 one.
+    gamma, coef0 = float(gamma), float(coef0)
+    if degree != int(degree) or degree < 0:
+        raise ValueError(f"degree={degree!r}: the polynomial kernel takes a whole degree, 0 or more.")
     return {
         "linear": lambda: Linear(),
         "rbf": lambda: RBF(gamma),
         "laplacian": lambda: Laplacian(gamma),
-        "poly": lambda: Polynomial(gamma, degree, coef0),
+        "poly": lambda: Polynomial(gamma, int(degree), coef0),
         "sigmoid": lambda: Sigmoid(gamma, coef0),
     }[kernel]()
 
 
 def products(left: Block, right: Block, out: np.ndarray) -> None:
-    """out[i, j] = left_i . right_j: a GEMM, or a sparse-dense product where the data is sparse and wide."""
-    if not left.is_sparse:
+    """out[i, j] = left_i . right_j: a GEMM, or a sparse product where the data is sparse and wide."""
+    if left.is_sparse:
+        compiled.sparse_products(*_compressed(left.rows), *_compressed(right.transposed), out)
+    else:
         np.matmul(left.rows, right.rows.T, out=out)
-        return
-    rows = left.rows
-    everything = np.arange(len(left))
-    for place, piece in right.pieces():
-        compiled.sparse_products(rows.data, rows.indices, rows.indptr, everything, piece.transposed, out[:, place])
 
 
-def _chunks(points: Points, step: int = 4096):
-    return [slice(start, start + step) for start in range(0, len(points), step)]
+def _compressed(matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return matrix.data, matrix.indices, matrix.indptr

@@ -14,7 +14,9 @@ def parse_memory(memory: str | int) -> int:
         return int(memory)
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", str(memory).lower())
     if not match or isinstance(memory, bool) or (match[3] and not match[2]):
-        raise ValueError(f'memory={memory!r} is not a size: give a string such as "2GiB" or "512MB", or a number of bytes.')
+        raise ValueError(
+            f'memory={memory!r} is not a size: give a string such as "2GiB" or "512MB", or a number of bytes.'
+        )
     number, unit, binary = match.groups()
     size = int(float(number) * (1024 ** ("kmgt".index(unit) + 1) if binary else _UNITS[unit]))
     if size <= 0:

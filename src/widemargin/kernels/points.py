@@ -16,40 +16,75 @@ Index = slice | np.ndarray
 
 # Wider CSR data is multiplied in sparse form; narrower is cheaper to make dense a block at a time, for the GEMM.
 _WIDEST_DENSE_BLOCK = 2048
-_SPARSE_OPERAND_BYTES = 16 << 20
+_CHUNK_BYTES = 16 << 20
 
 
 class Points:
-    """The rows of X, seen from `centre` (subtracted from dense blocks; kernels of differences do not mind)."""
+    """Rows of X (all, or those of `index` in its order: never a copy), seen from `centre`.
 
-    def __init__(self, X, centre: np.ndarray | None = None):
+    The centre is subtracted from dense blocks; kernels of differences do not mind, and float32 products gain digits.
+    """
+
+    def __init__(self, X, centre: np.ndarray | None = None, index: np.ndarray | None = None):
         self.X = X
         self.centre = centre
-        self.n, self.d = X.shape
+        self.index = index
+        self.n = X.shape[0] if index is None else len(index)
+        self.d = X.shape[1]
         self.is_wide_sparse = sp.issparse(X) and self.d > _WIDEST_DENSE_BLOCK
 
     def __len__(self) -> int:
         return self.n
 
     def subset(self, index: Index) -> Points:
-        return Points(self.X[index], self.centre)
+        chosen = np.arange(self.n)[index] if self.index is None else self.index[index]
+        return Points(self.X, self.centre, chosen)
 
     def block(self, index: Index, dtype) -> Block:
-        rows = self.X[index]
+        rows = self._rows(index)
         if self.is_wide_sparse:
-            return Block(rows.astype(dtype))
+            rows = rows.astype(dtype)
+            rows.sum_duplicates()
+            return Block(rows)
         if sp.issparse(rows):
             rows = rows.toarray()
-        rows = np.ascontiguousarray(rows, dtype=dtype)
         if self.centre is not None:
-            rows = rows - self.centre.astype(dtype)
-        return Block(rows)
+            # Before the change of type: float64 data far from zero keeps its digits.
+            rows = rows - self.centre.astype(np.result_type(rows, np.float32))
+        return Block(np.ascontiguousarray(rows, dtype=dtype))
+
+    def operand_bytes(self, n_rows: int, itemsize: int) -> int:
+        """Bytes of a tile's operands: two blocks, the transpose of one, and a block on its way to the tile's type."""
+        if not self.is_wide_sparse:
+            return 4 * n_rows * self.d * itemsize
+        row_length = self.X.nnz / max(1, self.X.shape[0])
+        return int(4 * n_rows * row_length * (itemsize + self.X.indices.itemsize)) + self.d * self.X.indices.itemsize
 
     def means(self) -> np.ndarray:
         """The column means in float64, without a float64 copy of the data."""
-        if sp.issparse(self.X):
-            return np.asarray(self.X.mean(axis=0, dtype=np.float64)).ravel()
-        return self.X.mean(axis=0, dtype=np.float64)
+        total = np.zeros(self.d)
+        for chunk in self.chunks():
+            total += np.asarray(self._rows(chunk).astype(np.float64).sum(axis=0)).ravel()
+        return total / self.n
+
+    def variance(self, weight: np.ndarray) -> float:
+        """The variance of all entries, each row counted `weight` times."""
+        total = squares = 0.0
+        for chunk in self.chunks():
+            rows = self._rows(chunk).astype(np.float64)
+            total += float(weight[chunk] @ np.asarray(rows.sum(axis=1)).ravel())
+            powers = rows.multiply(rows) if sp.issparse(rows) else rows * rows
+            squares += float(weight[chunk] @ np.asarray(powers.sum(axis=1)).ravel())
+        count = weight.sum() * self.d
+        return max(0.0, squares / count - (total / count) ** 2)
+
+    def chunks(self):
+        """Slices of rows that take a few MiB each in float64."""
+        step = max(1, _CHUNK_BYTES // max(1, self.operand_bytes(1, 8)))
+        return [slice(start, min(start + step, self.n)) for start in range(0, self.n, step)]
+
+    def _rows(self, index: Index):
+        return self.X[index if self.index is None else self.index[index]]
 
 
 @dataclass(frozen=True)
@@ -66,12 +101,8 @@ class Block:
         return sp.issparse(self.rows)
 
     @cached_property
-    def transposed(self) -> np.ndarray:
-        return np.ascontiguousarray(self.dense.T)
-
-    @property
-    def dense(self) -> np.ndarray:
-        return self.rows.toarray() if self.is_sparse else self.rows
+    def transposed(self):
+        return self.rows.tocsc() if self.is_sparse else np.ascontiguousarray(self.rows.T)
 
     @cached_property
     def squared_norms(self) -> np.ndarray:
@@ -79,10 +110,6 @@ class Block:
             return np.asarray(self.rows.multiply(self.rows).sum(axis=1)).ravel().astype(self.rows.dtype)
         return np.einsum("ij,ij->i", self.rows, self.rows)
 
-    def pieces(self):
-        """(place, block) pairs whose dense transposes stay small: the right operands of a sparse product."""
-        width = self.rows.shape[1] * self.rows.dtype.itemsize
-        step = max(1, _SPARSE_OPERAND_BYTES // max(1, width))
-        for start in range(0, len(self), step):
-            place = slice(start, start + step)
-            yield place, Block(self.rows[place])
+    @cached_property
+    def absolute_sums(self) -> np.ndarray:
+        return np.asarray(abs(self.rows).sum(axis=1)).ravel().astype(self.rows.dtype)

@@ -4,6 +4,7 @@
     matvec(v)              K v, for a vector or for several columns, summed in float64
     diag()                 the diagonal
     restrict(index)        the same kernel over some of the rows
+    in_dtype(dtype)        the same rows in another working dtype
 
 and never know whether K is stored, partly stored or streamed: the memory budget decides. K is cut into square tiles
 of which the lower triangle is enough; as many tiles as the budget holds are kept, the others are computed anew at
@@ -12,65 +13,107 @@ every product ("stored", "cached" and "streamed" are the three cases of one rule
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from widemargin.engines import LocalEngine
+from widemargin.engines import LocalEngine, check_cancelled
 from widemargin.kernels import compiled
 from widemargin.kernels.functions import Kernel
-from widemargin.kernels.points import Index, Points
+from widemargin.kernels.points import Block, Index, Points
 
-# Sums are gathered in so many partial vectors, in a fixed order: the same result for any number of workers.
-_GROUPS = 8
+# Work is cut into so many shares, and the tile is chosen for so many workers, whatever their number: nothing that
+# decides the order of a sum depends on n_workers, so that the results are the same to the last bit.
+_SHARES = 16
 _LARGEST_TILE = 1024
 _SMALLEST_TILE = 64
+_FEWEST_ROWS = 256  # a share of fewer rows would spend its time on the columns' blocks
+
+
+@dataclass
+class Tally:
+    """Kernel entries computed so far, shared by all rows that were made from each other."""
+
+    evaluations: int = 0
 
 
 class Rows(Protocol):
     """The contract between solvers and kernels."""
 
     n: int
-    evaluations: int
+    dtype: np.dtype
+    tally: Tally
     engine: LocalEngine
+
+    @property
+    def evaluations(self) -> int: ...
 
     def block(self, rows: Index, columns: Index | None = None) -> np.ndarray: ...
     def matvec(self, v: np.ndarray) -> np.ndarray: ...
     def diag(self) -> np.ndarray: ...
     def restrict(self, index: np.ndarray) -> Rows: ...
+    def in_dtype(self, dtype, *, stored: bool = True) -> Rows: ...
 
 
 class KernelRows:
     """Rows of the kernel matrix of `points`, within `memory` bytes."""
 
-    def __init__(self, points: Points, kernel: Kernel, *, memory: int, dtype, engine: LocalEngine):
+    def __init__(
+        self, points: Points, kernel: Kernel, *, memory: int, dtype, engine: LocalEngine, tally: Tally | None = None
+    ):
         self.points = points
         self.kernel = kernel
         self.memory = memory
         self.dtype = np.dtype(dtype)
         self.engine = engine
         self.n = len(points)
-        self.evaluations = 0
-        self.tile_size = choose_tile_size(self.n, points.d, self.dtype.itemsize, memory, engine.n_workers)
-        working = engine.n_workers * _tile_bytes(self.tile_size, points.d, self.dtype.itemsize)
-        partial = _GROUPS * self.n * 8
-        room = memory - working - partial
-        self.n_kept = max(0, int(room // (self.tile_size**2 * self.dtype.itemsize)))
-        self._tiles: dict[tuple[int, int], np.ndarray] = {}
+        self.tally = tally or Tally()
+        self.tile_size = choose_tile_size(points, self.n, self.dtype.itemsize, memory, engine.n_workers)
+        # Room for the partial sums of matvec: one vector a share for each column that it takes at a time.
+        vectors = max(1, memory // 8 // (8 * max(1, self.n)))
+        self.n_shares = min(_SHARES, vectors)
+        self.n_columns = max(1, vectors // 2 // self.n_shares)
+        working = self.n_shares * _tile_bytes(points, self.tile_size, self.dtype.itemsize)
+        partial = (self.n_shares + 2) * self.n_columns * self.n * 8
+        n_places = -(-self.n // self.tile_size)
+        self.n_tiles = n_places * (n_places + 1) // 2
+        self.n_kept = min(self.n_tiles, max(0, memory - working - partial) // (self.tile_size**2 * self.dtype.itemsize))
+        self._is_stored = np.zeros(self.n_kept, dtype=bool)
+
+    @cached_property
+    def _store(self) -> np.ndarray:
+        # One array, so that the system may back it by huge pages: filling it for the first time is thrice as fast.
+        return np.empty((self.n_kept, self.tile_size**2), self.dtype)
+
+    @property
+    def evaluations(self) -> int:
+        return self.tally.evaluations
 
     @property
     def storage(self) -> str:
         """How the budget lets K be held: "stored", "cached" (in part) or "streamed"."""
-        n_tiles = len(list(_lower_triangle(self._places())))
-        return "stored" if self.n_kept >= n_tiles else "cached" if self.n_kept else "streamed"
+        return "stored" if self.n_kept == self.n_tiles else "cached" if self.n_kept else "streamed"
 
     def diag(self) -> np.ndarray:
         return self.kernel.diagonal(self.points)
 
     def restrict(self, index: np.ndarray) -> KernelRows:
+        return self._with(self.points.subset(index), self.dtype)
+
+    def in_dtype(self, dtype, *, stored: bool = True) -> KernelRows:
+        """The same rows in another working dtype; with stored=False nothing of K is kept."""
+        rows = self._with(self.points, dtype)
+        if not stored:
+            rows.n_kept = 0
+        return rows
+
+    def _with(self, points: Points, dtype) -> KernelRows:
         return KernelRows(
-            self.points.subset(index), self.kernel, memory=self.memory, dtype=self.dtype, engine=self.engine
+            points, self.kernel, memory=self.memory, dtype=dtype, engine=self.engine, tally=self.tally
         )
 
     def block(self, rows: Index, columns: Index | None = None) -> np.ndarray:
@@ -78,18 +121,23 @@ class KernelRows:
         column_points = self.points if columns is None else self.points.subset(columns)
         out = np.empty((len(row_points), len(column_points)), self.dtype)
         fill(self.kernel, row_points, column_points, out, self.engine, self.tile_size)
-        self.evaluations += out.size
+        self.tally.evaluations += out.size
         return out
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
         columns = v.reshape(self.n, -1)
         support = np.flatnonzero(columns.any(axis=1))
-        if len(support) < 0.8 * self.n and not self._tiles:
+        if self._is_cheaper_sparse(len(support)):
             return self._sparse_matvec(columns, support).reshape(v.shape)
-        tiles = list(_lower_triangle(self._places()))
-        kept = {key for key, _, _ in tiles[: self.n_kept]}
-        result = self._symmetric(columns, tiles, kept)
-        return result.reshape(v.shape)
+        transposed = np.ascontiguousarray(columns.T, dtype=np.float64)
+        step = self.n_columns
+        parts = [self._symmetric(transposed[start : start + step]) for start in range(0, len(transposed), step)]
+        return np.concatenate(parts).T.reshape(v.shape)
+
+    def _is_cheaper_sparse(self, n_support: int) -> bool:
+        # Entries to compute, in halves of n^2; a pass over a stored tile costs about a sixteenth of computing it.
+        missing = 1 - self._is_stored.sum() / self.n_tiles * 15 / 16
+        return n_support * (2 * self.n - n_support) < 0.9 * self.n**2 * missing
 
     def _sparse_matvec(self, v: np.ndarray, support: np.ndarray) -> np.ndarray:
         """K v where few rows of v are not zero: a triangle over the support, a rectangle over the rest."""
@@ -102,43 +150,43 @@ class KernelRows:
             out[rest] = cross_product(
                 self.kernel, self.points, inner.points, v[support], self.dtype, self.engine, self.memory, rows=rest
             )
-            self.evaluations += inner.evaluations + len(rest) * len(support)
+            self.tally.evaluations += len(rest) * len(support)
         return out
 
-    def _symmetric(self, v: np.ndarray, tiles: list, kept: set) -> np.ndarray:
-        v = np.ascontiguousarray(v, dtype=np.float64)
-        groups = [tiles[start::_GROUPS] for start in range(min(_GROUPS, len(tiles)))]
+    def _symmetric(self, v: np.ndarray) -> np.ndarray:
+        """K v, one vector a row of v and of the result."""
+        tiles = list(_lower_triangle(_slices(self.n, self.tile_size)))
 
-        def work(group) -> tuple[np.ndarray, int]:
+        def work(share) -> tuple[np.ndarray, int]:
             out = np.zeros(v.shape)
             computed = 0
-            for key, rows, columns in group:
-                if self.engine.cancelled.is_set():
-                    break
-                tile = self._tiles.get(key)
-                if tile is None:
-                    tile = self._compute(rows, columns)
-                    computed += tile.size
-                    if key in kept:
-                        self._tiles[key] = tile
-                _add_tile(tile, v, out, rows, columns)
+            for number, rows, columns in share:
+                check_cancelled()
+                tile, is_new = self._obtain(number, rows, columns)
+                computed += is_new * tile.size
+                product = compiled.tile_product if rows == columns else compiled.symmetric_tile_product
+                product(tile, rows.start, columns.start, v, out)
             return out, computed
 
         total = np.zeros(v.shape)
-        for out, computed in self.engine.map(work, groups):
+        for out, computed in self.engine.map(work, [tiles[start :: self.n_shares] for start in range(self.n_shares)]):
             total += out
-            self.evaluations += computed
+            self.tally.evaluations += computed
         return total
 
-    def _compute(self, rows: slice, columns: slice) -> np.ndarray:
+    def _obtain(self, number: int, rows: slice, columns: slice) -> tuple[np.ndarray, bool]:
+        """The tile, and whether it had to be computed."""
+        shape = rows.stop - rows.start, columns.stop - columns.start
+        keep = number < self.n_kept
+        tile = self._store[number, : shape[0] * shape[1]].reshape(shape) if keep else np.empty(shape, self.dtype)
+        if keep and self._is_stored[number]:
+            return tile, False
         left = self.points.block(rows, self.dtype)
         right = left if rows == columns else self.points.block(columns, self.dtype)
-        out = np.empty((len(left), len(right)), self.dtype)
-        self.kernel.tile(left, right, out)
-        return out
-
-    def _places(self) -> list[slice]:
-        return [slice(start, min(start + self.tile_size, self.n)) for start in range(0, self.n, self.tile_size)]
+        self.kernel.tile(left, right, tile)
+        if keep:
+            self._is_stored[number] = True
+        return tile, True
 
 
 class GivenRows:
@@ -151,14 +199,21 @@ class GivenRows:
         self.dtype = np.dtype(dtype)
         self.engine = engine
         self.n = len(self.index)
-        self.evaluations = 0
+        self.tally = Tally()
         self.storage = "given"
+
+    @property
+    def evaluations(self) -> int:
+        return self.tally.evaluations
 
     def diag(self) -> np.ndarray:
         return self.K[self.index, self.index].astype(np.float64)
 
     def restrict(self, index: np.ndarray) -> GivenRows:
         return GivenRows(self.K, memory=self.memory, dtype=self.dtype, engine=self.engine, index=self.index[index])
+
+    def in_dtype(self, dtype, *, stored: bool = True) -> GivenRows:
+        return GivenRows(self.K, memory=self.memory, dtype=dtype, engine=self.engine, index=self.index)
 
     def block(self, rows: Index, columns: Index | None = None) -> np.ndarray:
         picked = self.index if columns is None else self.index[columns]
@@ -171,33 +226,31 @@ class GivenRows:
 
 
 def given_product(K, rows: np.ndarray, columns: np.ndarray, v: np.ndarray, engine: LocalEngine) -> np.ndarray:
-    """K[rows][:, columns] v in float64, a few rows at a time."""
+    """K[rows][:, columns] v in float64."""
+    v = np.ascontiguousarray(v.T, dtype=np.float64)
+    out = np.empty((len(rows), len(v)))
 
-    def work(part: np.ndarray) -> np.ndarray:
-        return K[np.ix_(part, columns)].astype(np.float64) @ v
+    def work(place: slice) -> None:
+        check_cancelled()
+        compiled.indexed_product(K, rows[place], columns, v, out[place])
 
-    step = max(1, min(256, (8 << 20) // (8 * max(1, len(columns)))))
-    parts = [rows[start : start + step] for start in range(0, len(rows), step)]
-    return np.concatenate(engine.map(work, parts)) if parts else np.zeros((0, v.shape[1]))
+    engine.map(work, _slices(len(rows), max(1, -(-len(rows) // _SHARES))))
+    return out
 
 
 def fill(kernel: Kernel, left: Points, right: Points, out: np.ndarray, engine: LocalEngine, step: int) -> None:
     """out[i, j] = k(left_i, right_j), tiles shared among the workers."""
 
     def work(place: tuple[slice, slice]) -> None:
+        check_cancelled()
         rows, columns = place
-        if not engine.cancelled.is_set():
-            kernel.tile(left.block(rows, out.dtype), right.block(columns, out.dtype), out[rows, columns])
+        out[rows, columns] = _tile(kernel, left.block(rows, out.dtype), right.block(columns, out.dtype), out.dtype)
 
-    row_step = min(step, max(_SMALLEST_TILE, -(-len(left) // engine.n_workers)))
-    engine.map(
-        work,
-        [
-            (slice(i, i + row_step), slice(j, j + step))
-            for i in range(0, len(left), row_step)
-            for j in range(0, len(right), step)
-        ],
-    )
+    # A few rows take wider tiles: less work than a quarter of a tile is not worth a thread's while.
+    column_places = _slices(len(right), max(step, step * step // (4 * max(1, len(left), left.d))))
+    # Rows are cut further where the columns alone make too few shares.
+    row_places = _slices(len(left), _share(len(left), step, -(-_SHARES // max(1, len(column_places)))))
+    engine.map(work, [(rows, columns) for rows in row_places for columns in column_places])
 
 
 def cross_product(
@@ -205,32 +258,29 @@ def cross_product(
 ) -> np.ndarray:
     """K(left[rows], right) v: entries in `dtype`, sums in float64, whatever the sizes within the budget."""
     dtype = np.dtype(dtype)
-    rows = np.arange(len(left)) if rows is None else rows
-    v = np.ascontiguousarray(v, dtype=np.float64)
-    out = np.zeros((len(rows), v.shape[1]))
-    step = choose_tile_size(max(len(rows), len(right)), left.d, dtype.itemsize, memory, engine.n_workers)
+    left = left if rows is None else left.subset(rows)
+    v = np.ascontiguousarray(v.T, dtype=np.float64)
+    out = np.zeros((len(left), len(v)))
+    step = choose_tile_size(left, max(len(left), len(right)), dtype.itemsize, memory, engine.n_workers)
 
-    def work(start: int) -> None:
-        block = left.block(rows[start : start + step], dtype)
-        buffer = np.empty((len(block), min(step, len(right))), dtype)
-        for first in range(0, len(right), step):
-            if engine.cancelled.is_set():
-                return
-            place = slice(first, min(first + step, len(right)))
-            tile = buffer[:, : place.stop - place.start]
-            kernel.tile(block, right.block(place, dtype), tile)
-            _add_products(tile, v[place], out[start : start + step])
+    def work(place: slice) -> None:
+        block = left.block(place, dtype)
+        total = np.zeros((len(v), len(block)))
+        for columns in _slices(len(right), step):
+            check_cancelled()
+            compiled.tile_product(_tile(kernel, block, right.block(columns, dtype), dtype), 0, columns.start, v, total)
+        out[place] = total.T
 
-    engine.map(work, range(0, len(rows), step))
+    engine.map(work, _slices(len(left), _share(len(left), step, _SHARES)))
     return out
 
 
-def choose_tile_size(n: int, d: int, itemsize: int, memory: int, n_workers: int) -> int:
-    """The largest useful tile that leaves every worker its own within half of the budget, or a clear refusal."""
+def choose_tile_size(points: Points, n: int, itemsize: int, memory: int, n_workers: int) -> int:
+    """The largest useful tile that fits half of the budget for every share, or a clear refusal."""
     size = _LARGEST_TILE
-    while size > _SMALLEST_TILE and n_workers * _tile_bytes(size, d, itemsize) > memory // 2:
+    while size > _SMALLEST_TILE and _SHARES * _tile_bytes(points, size, itemsize) > memory // 2:
         size //= 2
-    needed = n_workers * _tile_bytes(size, d, itemsize)
+    needed = min(n_workers, _SHARES) * _tile_bytes(points, size, itemsize)
     if needed > memory:
         raise ValueError(
             f"The memory budget of {memory:,} bytes is too small for one {size} x {size} block of the kernel on "
@@ -239,31 +289,28 @@ def choose_tile_size(n: int, d: int, itemsize: int, memory: int, n_workers: int)
     return min(size, max(1, n))
 
 
-def _tile_bytes(size: int, d: int, itemsize: int) -> int:
-    # The tile, its two operands, their transposes; wide sparse operands are cut to a fixed size (points.py).
-    return size * size * itemsize + min(4 * size * d * itemsize, 64 << 20)
+def _tile_bytes(points: Points, size: int, itemsize: int) -> int:
+    return size * size * itemsize + points.operand_bytes(size, itemsize)
 
 
-def _lower_triangle(places: list[slice]) -> Iterator[tuple[tuple[int, int], slice, slice]]:
+def _tile(kernel: Kernel, left: Block, right: Block, dtype) -> np.ndarray:
+    out = np.empty((len(left), len(right)), dtype)
+    kernel.tile(left, right, out)
+    return out
+
+
+def _slices(n: int, step: int) -> list[slice]:
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def _share(n: int, step: int, n_shares: int) -> int:
+    """Rows a share: n cut into `n_shares`, but not into slivers, nor beyond a tile."""
+    return min(step, max(_FEWEST_ROWS, -(-n // n_shares)))
+
+
+def _lower_triangle(places: list[slice]) -> Iterator[tuple[int, slice, slice]]:
+    """(number, rows, columns) of its tiles, row by row."""
+    number = itertools.count()
     for i, rows in enumerate(places):
-        for j, columns in enumerate(places[: i + 1]):
-            yield (i, j), rows, columns
-
-
-def _add_tile(tile: np.ndarray, v: np.ndarray, out: np.ndarray, rows: slice, columns: slice) -> None:
-    """Add a lower-triangle tile's share of K v in both of its places."""
-    if rows == columns:
-        _add_products(tile, v[columns], out[rows])
-    elif v.shape[1] == 1:
-        compiled.symmetric_tile_product(tile, v[rows, 0], v[columns, 0], out[rows, 0], out[columns, 0])
-    else:
-        tile = tile.astype(np.float64, copy=False)
-        out[rows] += tile @ v[columns]
-        out[columns] += tile.T @ v[rows]
-
-
-def _add_products(tile: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
-    if v.shape[1] == 1:
-        compiled.tile_product(tile, v[:, 0], out[:, 0])
-    else:
-        out += tile.astype(np.float64, copy=False) @ v
+        for columns in places[: i + 1]:
+            yield next(number), rows, columns

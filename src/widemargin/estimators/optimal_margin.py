@@ -1,0 +1,132 @@
+"""The optimal margin distribution machine behind scikit-learn's interface."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import ClassVar
+
+from sklearn.utils._param_validation import Interval
+
+from widemargin.estimators._base import KernelMachine
+from widemargin.problems import MarginDistribution
+from widemargin.solvers import SubspaceDescent
+
+
+class OptimalMarginClassifier(KernelMachine):
+    """Optimal margin distribution machine (ODM): keeps every margin close to 1, not only the smallest ones.
+
+        min_w  1/2 |w|^2 + sum_i C_i (xi_i^2 + upsilon eps_i^2) / (2 (1-theta)^2),   1-theta-xi_i <= y_i f(x_i) <= 1+theta+eps_i
+
+    More than two classes: one machine a class against the rest, over one shared kernel.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Price of a deviation, before class and sample weights.
+    theta : float in [0, 1), default=0.1
+        Deviations from margin 1 up to theta are free.
+    upsilon : float > 0, default=0.5
+        Price of a margin too large relative to one too small.
+    kernel : {"linear", "rbf", "laplacian", "poly", "sigmoid", "precomputed"} or callable, default="rbf"
+    gamma : {"scale", "auto"} or float, default="scale"
+    degree, coef0 : float, default=3, 0.0
+        Of the polynomial (and, coef0, the sigmoid) kernel. All four mean what they mean for scikit-learn's SVC.
+    tol : float, default=1e-3
+        The relative duality gap (P - D) / max(|P|, |D|) to reach; `certificate_` says what was reached.
+    max_iter : int, default=1000
+        Epochs at most (one product with the kernel matrix each, or one visit to every row); -1 for no limit.
+    class_weight : dict, "balanced" or None, default=None
+    random_state : int, RandomState or None, default=None
+        Draws the pivots of the preconditioner.
+    solver : {"auto", "coordinate"}, default="auto"
+        "coordinate" is the paper's dual coordinate descent, kept as a reference.
+    plan : None
+        Partitioned training; exact training of the whole is the only plan yet.
+    engine : "local" or an engine, default="local"
+    n_jobs : int or None, default=None
+        Threads; None or -1 for every core.
+    memory : str or int, default="2GiB"
+        Budget for everything beyond the data itself.
+    device : "cpu"
+    time_budget : float or None, default=None
+        Seconds after which the best so far is returned, with its certificate and a warning.
+    warm_start : bool, default=False
+        Begin from the last fit's coefficients.
+
+    Attributes
+    ----------
+    certificate_ : Certificate
+        primal, dual, gap, relative_gap, feasibility, status, kernel_evaluations, recomputed in float64 from X, y and the
+        coefficients. With more than two classes the sums over the machines, which `certificates_` lists.
+    history_ : list of Record
+        seconds, epoch, primal, dual, machine of every epoch.
+    dual_coef_ : array of shape (n_machines, n_support)
+        Signed coefficients g: scores are K(X, support_vectors_) @ dual_coef_.T + intercept_.
+    intercept_ : array of shape (n_machines,)
+        Zero: the machine has none.
+    support_, support_vectors_, n_iter_, classes_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from widemargin import OptimalMarginClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> machine = OptimalMarginClassifier(C=10).fit(X, y)
+    >>> machine.certificate_.relative_gap <= 1e-3
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **KernelMachine._parameter_constraints,
+        "theta": [Interval(Real, 0, 1, closed="left")],
+        "upsilon": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        C=1.0,
+        *,
+        theta=0.1,
+        upsilon=0.5,
+        kernel="rbf",
+        gamma="scale",
+        degree=3,
+        coef0=0.0,
+        tol=1e-3,
+        max_iter=1000,
+        class_weight=None,
+        random_state=None,
+        solver="auto",
+        plan=None,
+        engine="local",
+        n_jobs=None,
+        memory="2GiB",
+        device="cpu",
+        time_budget=None,
+        warm_start=False,
+    ):
+        self.C = C
+        self.theta = theta
+        self.upsilon = upsilon
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.solver = solver
+        self.plan = plan
+        self.engine = engine
+        self.n_jobs = n_jobs
+        self.memory = memory
+        self.device = device
+        self.time_budget = time_budget
+        self.warm_start = warm_start
+
+    def _make_problem(self, y, C):
+        return MarginDistribution(y, C, self.theta, self.upsilon)
+
+    def _make_solver(self, memory, rng):
+        return SubspaceDescent(memory, rng)

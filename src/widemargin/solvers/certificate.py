@@ -1,0 +1,75 @@
+"""The judge: primal, dual and gap of given coefficients, recomputed in float64 from the data.
+
+It shares with the solvers the problem's formulas only, none of their running totals: the scores K g it is given were
+computed anew from X (see solve.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from widemargin.problems import Problem
+from widemargin.problems.base import relative_gap
+
+_ADVICE = {
+    "max_iter": "raise max_iter, or lower C",
+    "time_budget": "raise time_budget, or fit again with warm_start=True to go on from here",
+    "stopped": "a callback ended the fit; fit again with warm_start=True to go on from here",
+    "interrupted": "the fit was interrupted; fit again with warm_start=True to go on from here",
+    "stalled": (
+        "no further progress in double precision: raise tol, lower C, or scale the features to comparable ranges; if the "
+        "kernel is not positive semidefinite (sigmoid, some callables and matrices), a gap may not close at all"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How good an answer is. The optimum lies between `dual` and `primal`.
+
+    `status` is "optimal" where relative_gap <= tol, and otherwise says what ended the fit.
+    """
+
+    primal: float
+    dual: float
+    feasibility: float
+    status: str
+    kernel_evaluations: int = 0
+
+    @property
+    def gap(self) -> float:
+        return self.primal - self.dual
+
+    @property
+    def relative_gap(self) -> float:
+        """(primal - dual) / max(|primal|, |dual|)"""
+        return relative_gap(self.primal, self.dual)
+
+    @property
+    def advice(self) -> str:
+        """What to change; empty for an optimum."""
+        return _ADVICE.get(self.status, "")
+
+    def __str__(self) -> str:
+        return f"{self.status}: primal {self.primal:.6g}, dual {self.dual:.6g}, relative gap {self.relative_gap:.1e}"
+
+
+def certify(problem: Problem, g: np.ndarray, f: np.ndarray, status: str, evaluations: int = 0) -> Certificate:
+    """The certificate of the coefficients g with scores f = K g."""
+    primal, dual = problem.values(g, f)
+    return Certificate(primal, dual, problem.infeasibility(g), status, evaluations)
+
+
+def combine(certificates: Sequence[Certificate], evaluations: int) -> Certificate:
+    """Several machines as one problem: the sums of their objectives, the worst of their statuses."""
+    statuses = [certificate.status for certificate in certificates]
+    return Certificate(
+        primal=sum(certificate.primal for certificate in certificates),
+        dual=sum(certificate.dual for certificate in certificates),
+        feasibility=max(certificate.feasibility for certificate in certificates),
+        status=next((status for status in statuses if status != "optimal"), "optimal"),
+        kernel_evaluations=evaluations,
+    )

@@ -1,0 +1,94 @@
+"""What a solver moves and reports, what makes it stop, and the contract that all solvers keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Protocol
+
+import numpy as np
+
+from widemargin.kernels import Rows
+from widemargin.problems import Problem
+from widemargin.problems.base import relative_gap
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of `history_`: the running values of one machine, before the certificate recomputes them."""
+
+    seconds: float
+    epoch: int
+    primal: float
+    dual: float
+    machine: int = 0
+
+    @property
+    def relative_gap(self) -> float:
+        return relative_gap(self.primal, self.dual)
+
+
+@dataclass
+class Solution:
+    """One machine's coefficients g and their scores f = K g, usable at any time, moved in place by a solver.
+
+    `status` is "running" until the solver stops: "optimal", "stalled" (no progress in this precision), "max_iter",
+    "time_budget", "stopped" (a callback's wish) or "interrupted" (Ctrl-C).
+    """
+
+    g: np.ndarray
+    f: np.ndarray
+    status: str = "running"
+    epochs: int = 0
+
+
+@dataclass
+class Monitor:
+    """Keeps the history and says when to stop: gap closed, epochs or seconds used up, or an observer's wish.
+
+    `observe(record)` is called after each epoch and returns True to stop the fit.
+    """
+
+    tol: float
+    max_epochs: float
+    time_budget: float | None = None
+    observe: Callable[[Record], bool] | None = None
+    history: list[Record] = field(default_factory=list)
+    started: float = field(default_factory=perf_counter)
+    solutions: list[Solution] = field(default_factory=list)  # the present state, for observers
+    stopped: bool = False
+
+    def seconds(self) -> float:
+        return perf_counter() - self.started
+
+    def report(self, epoch: int, primal: float, dual: float, machine: int, target: float) -> str | None:
+        """Note an epoch; the reason to stop, or None."""
+        record = Record(self.seconds(), epoch, primal, dual, machine)
+        self.history.append(record)
+        if self.observe is not None and self.observe(record):
+            self.stopped = True
+        return "optimal" if record.relative_gap <= target else self.reason_to_stop(epoch)
+
+    def reason_to_stop(self, epoch: int) -> str | None:
+        if self.stopped:
+            return "stopped"
+        if self.time_budget is not None and self.seconds() >= self.time_budget:
+            return "time_budget"
+        return "max_iter" if epoch >= self.max_epochs else None
+
+
+class Solver(Protocol):
+    """Moves each solution until its running gap is at most its target, or the monitor says stop."""
+
+    memory_share: float
+
+    def climb(
+        self,
+        problems: Sequence[Problem],
+        rows: Rows,
+        solutions: Sequence[Solution],
+        monitor: Monitor,
+        targets: Sequence[float],
+        names: Sequence[int],
+    ) -> None: ...

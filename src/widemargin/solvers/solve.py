@@ -1,0 +1,78 @@
+"""Solve, then judge; where the judge is not content, go on from the judged scores with a harder target.
+
+The climb may use float32 kernel entries; the scores that the certificate is computed from are always recomputed from the
+data in float64, and the climb continues from them (iterative refinement). A climb that stalls in float32 continues in
+float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from widemargin.kernels import Rows
+from widemargin.problems import Problem
+from widemargin.solvers.certificate import Certificate, certify
+from widemargin.solvers.solution import Monitor, Solution, Solver
+
+# Rounds of refinement; each asks the running gap to be half of the last round's.
+_ROUNDS = 12
+
+
+def solve(
+    problems: Sequence[Problem], rows: Rows, starts: np.ndarray, solver: Solver, monitor: Monitor
+) -> tuple[list[Solution], list[Certificate]]:
+    """Climb from the columns of `starts`, one machine a problem, all over the same kernel rows."""
+    exact = rows.in_dtype(np.float64, stored=False)
+    solutions = monitor.solutions = [Solution(g.copy(), np.zeros(rows.n)) for g in starts.T]
+    certificates: list[Certificate] = []
+    try:
+        if starts.any():
+            _recompute(exact, solutions)
+        _refine(problems, rows, exact, solutions, solver, monitor)
+    except KeyboardInterrupt:
+        # The best so far, with the scores as the solver followed them: recomputing could take long.
+        for solution in solutions:
+            solution.status = "interrupted"
+    for problem, solution in zip(problems, solutions, strict=True):
+        certificates.append(certify(problem, solution.g, solution.f, solution.status))
+    return solutions, certificates
+
+
+def _refine(problems, rows, exact, solutions, solver, monitor) -> None:
+    targets = [monitor.tol] * len(solutions)
+    pending = list(range(len(solutions)))
+    for _ in range(_ROUNDS):
+        solver.climb(
+            [problems[i] for i in pending],
+            rows,
+            [solutions[i] for i in pending],
+            monitor,
+            [targets[i] for i in pending],
+            pending,
+        )
+        _recompute(exact, [solutions[i] for i in pending])
+        unfinished = []
+        for i in pending:
+            solution = solutions[i]
+            primal, dual = problems[i].values(solution.g, solution.f)
+            closed = primal - dual <= monitor.tol * max(abs(primal), abs(dual))
+            if closed:
+                solution.status = "optimal"
+            elif solution.status == "optimal" or (solution.status == "stalled" and rows.dtype == np.float32):
+                targets[i] /= 2
+                unfinished.append(i)
+        if any(solutions[i].status == "stalled" for i in unfinished):
+            rows = rows.in_dtype(np.float64)
+        pending = unfinished
+        if not pending:
+            return
+    for i in pending:
+        solutions[i].status = "stalled"
+
+
+def _recompute(exact: Rows, solutions: Sequence[Solution]) -> None:
+    scores = exact.matvec(np.column_stack([solution.g for solution in solutions]))
+    for column, solution in enumerate(solutions):
+        solution.f = np.ascontiguousarray(scores[:, column])

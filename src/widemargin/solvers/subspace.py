@@ -1,0 +1,155 @@
+"""Preconditioned subspace descent, for machines whose every row carries weight (ODM): one product with K an epoch.
+
+    min over g of  P(g) - D(g) = g'Kg + sum_i l_i((Kg)_i) + sum_i l_i*(-g_i)
+
+a convex function whose minimum is zero. The residual r = link(K g) - g is zero there only. Newton's direction for
+r = 0, z = (I + H K)^-1 r with H = diag(l_i''), is approximated with a low-rank picture of K (nystroem.py); then the gap
+itself is minimised over the span of the last directions, whose products with K are at hand. With an exact picture this
+is the semismooth Newton method, with none it is a conjugate gradient method; where the gap falls too slowly the picture
+is refined. Measurements: docs/design/solvers.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from widemargin.kernels import Rows
+from widemargin.problems import MarginDistribution
+from widemargin.solvers.nystroem import LowRank, NewtonSystem
+from widemargin.solvers.solution import Monitor, Solution
+
+_DIRECTIONS = 20
+_NEWTON_STEPS = 30
+# Slow: the gap has not fallen to `share` of itself within so many epochs. Then a finer picture is worth its price ...
+_SLOW_EPOCHS, _SLOW_SHARE = 5, 0.3
+# ... and here the working precision is exhausted.
+_STALLED_EPOCHS, _STALLED_SHARE = 20, 0.95
+
+Climb = Generator[np.ndarray, np.ndarray, None]
+
+
+class SubspaceDescent:
+    """Solver of smooth machines; several over one kernel climb in step, so that each product serves all of them."""
+
+    memory_share = 0.25  # of the budget; the rows have the rest
+
+    def __init__(self, memory: int, rng: np.random.Generator):
+        self.memory = memory
+        self.rng = rng
+
+    def climb(self, problems, rows, solutions, monitor, targets, names) -> None:
+        picture = LowRank(rows, self.memory // 4 * 3, self.rng)
+        affordable = self.memory // 4 // (2 * 8 * rows.n * len(problems))
+        size = max(2, min(_DIRECTIONS, affordable))
+        climbs = [
+            _climb(problem, solution, picture, size, monitor, target, name)
+            for problem, solution, target, name in zip(problems, solutions, targets, names, strict=True)
+        ]
+        wanted = {i: z for i, climb in enumerate(climbs) if (z := next(climb, None)) is not None}
+        while wanted:
+            products = rows.matvec(np.column_stack(list(wanted.values())))
+            for column, i in enumerate(list(wanted)):
+                try:
+                    wanted[i] = climbs[i].send(products[:, column])
+                except StopIteration:
+                    del wanted[i]
+
+
+def _climb(
+    problem: MarginDistribution,
+    solution: Solution,
+    picture: LowRank,
+    n_directions: int,
+    monitor: Monitor,
+    target: float,
+    name: int,
+) -> Climb:
+    """One machine's climb: yields the vectors whose products with K it needs."""
+    newton = NewtonSystem(picture)
+    span = _Span(n_directions, len(solution.g))
+    gaps: list[float] = []
+    grown_at = 0
+    while True:
+        primal, dual = problem.values(solution.g, solution.f)
+        gaps.append(primal - dual)
+        reason = monitor.report(solution.epochs, primal, dual, name, target)
+        if reason is None and _is_slow(gaps, _STALLED_EPOCHS, _STALLED_SHARE):
+            reason = "stalled"
+        if reason is not None:
+            solution.status = reason
+            return
+        if _is_slow(gaps[grown_at:], _SLOW_EPOCHS, _SLOW_SHARE) and picture.grow():
+            grown_at = len(gaps)
+        direction = newton.solve(problem.curvature(solution.f), problem.link(solution.f) - solution.g)
+        span.add(direction, (yield direction))
+        step = span.minimise(problem, solution.g, solution.f, rounding=min(0.05, (primal - dual) / abs(primal)))
+        solution.g, solution.f = solution.g + step @ span.directions, solution.f + step @ span.products
+        solution.epochs += 1
+
+
+def _is_slow(gaps: Sequence[float], epochs: int, share: float) -> bool:
+    return len(gaps) > epochs and gaps[-1] > share * gaps[-1 - epochs]
+
+
+class _Span:
+    """The last directions Z and their products K Z, one a row, scaled to z'Kz = 1."""
+
+    def __init__(self, size: int, n: int):
+        self.size = size
+        self.directions = np.empty((0, n))
+        self.products = np.empty((0, n))
+        self.gram = np.empty((0, 0))
+
+    def add(self, z: np.ndarray, product: np.ndarray) -> None:
+        curvature = abs(float(z @ product))
+        scale = 1 / np.sqrt(curvature) if curvature > np.finfo(float).tiny else 1.0
+        keep = slice(max(0, len(self.directions) + 1 - self.size), None)
+        self.directions = np.vstack([self.directions[keep], z * scale])
+        self.products = np.vstack([self.products[keep], product * scale])
+        row = self.directions @ self.products[-1]
+        self.gram = np.block([[self.gram[keep, keep], row[:-1, None]], [row[None, :-1], row[-1:, None]]])
+
+    def minimise(self, problem: MarginDistribution, g: np.ndarray, f: np.ndarray, rounding: float) -> np.ndarray:
+        """argmin over t of the gap at g + Z't (its kinks rounded off), by Newton's method with a line search."""
+        Z, KZ = self.directions, self.products
+        slope = 2 * (KZ @ g)
+        t = np.zeros(len(Z))
+        f_now = f
+        conjugates, conjugate_slope, conjugate_curvature = problem.smooth_conjugates(g, rounding)
+        value = problem.losses(f) + conjugates
+        for _ in range(_NEWTON_STEPS):
+            gradient = slope + 2 * (self.gram @ t) - KZ @ problem.link(f_now) + Z @ conjugate_slope
+            hessian = 2 * self.gram + (KZ * problem.curvature(f_now)) @ KZ.T + (Z * conjugate_curvature) @ Z.T
+            step = -_solve_scaled(hessian, gradient)
+            descent = float(gradient @ step)
+            size = 1.0
+            while size > 1e-4:
+                t_new = t + size * step
+                f_new = f + t_new @ KZ
+                conjugates, conjugate_slope, conjugate_curvature = problem.smooth_conjugates(g + t_new @ Z, rounding)
+                value_new = float(slope @ t_new + t_new @ self.gram @ t_new) + problem.losses(f_new) + conjugates
+                if value_new <= value + 1e-4 * size * descent:
+                    break
+                size /= 2
+            else:
+                return t
+            gained = value - value_new
+            t, f_now, value = t_new, f_new, value_new
+            if gained <= 1e-3 * rounding * abs(value):
+                return t
+        return t
+
+
+def _solve_scaled(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A^-1 b for a positive semidefinite A whose rows may nearly repeat each other."""
+    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(A)), np.finfo(float).tiny))
+    scaled = A * scale * scale[:, None]
+    lift = 1e-13
+    while True:
+        try:
+            return scale * cho_solve(cho_factor(scaled + lift * np.eye(len(b)), lower=True), scale * b)
+        except LinAlgError:
+            lift *= 10
