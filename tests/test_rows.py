@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import rbf_kernel
@@ -135,25 +134,6 @@ def test_any_size(n, columns, kind, seed):
     np.testing.assert_allclose(rows.restrict(index).matvec(v[index]), K[np.ix_(index, index)] @ v[index], atol=1e-10)
 
 
-@pytest.mark.parametrize("memory", [100_000, 1 << 30])
-@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 65), (64, 64), (65, 129), (300, 63), (0, 4), (4, 0)])
-@pytest.mark.parametrize("columns", [1, 4])
-@pytest.mark.parametrize("storage", [np.asarray, sp.csr_matrix])
-def test_products_between_two_sets(n, m, columns, memory, storage):
-    X, Z, v = draw(n, D), draw(m, D, seed=4), draw(m, columns)
-    engine = LocalEngine(2)
-    K = np.exp(-GAMMA * ((X[:, None] - Z) ** 2).sum(axis=2))
-    left, right = Points(storage(X)), Points(storage(Z))
-    found = cross_product(RBF, left, right, v, np.float64, engine, memory)
-    np.testing.assert_allclose(found, K @ v, rtol=0, atol=1e-11)
-    picked = np.arange(n)[::-3]
-    found = cross_product(RBF, left, right, v, np.float64, engine, memory, rows=picked)
-    np.testing.assert_allclose(found, K[picked] @ v, rtol=0, atol=1e-11)
-    for given_K in (K, np.asfortranarray(K), K.astype(np.float32)):
-        found = given_product(given_K, picked, np.arange(m)[::2], v[::2], engine)
-        np.testing.assert_allclose(found, given_K[picked, ::2] @ v[::2], rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("kind", ["stored", "cached", "streamed"])
 def test_evaluations_are_those_done(kind):
     rows = make_rows(kind, data())
@@ -178,6 +158,21 @@ def test_few_non_zeros_take_few_evaluations():
     v[[3, 77]] = 1
     rows.matvec(v)
     assert 2 * N - 1 <= rows.evaluations <= 2 * N
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_dtype(kind):
+    X = data()
+    K = rbf_kernel(X, gamma=GAMMA)
+    rows = make_rows(kind, X, dtype=np.float32)
+    for exact in (rows.in_dtype(np.float64), rows.in_dtype(np.float64, stored=False)):
+        before = rows.evaluations
+        if kind != "given":
+            np.testing.assert_allclose(exact.matvec(draw(N)), K @ draw(N), rtol=0, atol=1e-11)
+            assert rows.evaluations > before  # one tally for all that is derived from these rows
+        assert exact.block(np.arange(3)).dtype == np.float64
+    assert exact.storage in ("streamed", "given")
+    assert rows.block(np.arange(3)).dtype == np.float32
 
 
 def test_given_rows_compute_nothing_and_leave_the_matrix_alone():

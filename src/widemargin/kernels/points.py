@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,7 +32,8 @@ class Points:
         self.index = index
         self.n = X.shape[0] if index is None else len(index)
         self.d = X.shape[1]
-        self.is_wide_sparse = sp.issparse(X) and self.d > _WIDEST_DENSE_BLOCK
+        self.is_sparse = sp.issparse(X)
+        self.is_wide_sparse = self.is_sparse and self.d > _WIDEST_DENSE_BLOCK
 
     def __len__(self) -> int:
         return self.n
@@ -46,7 +48,7 @@ class Points:
             rows = rows.astype(dtype)
             rows.sum_duplicates()
             return Block(rows)
-        if sp.issparse(rows):
+        if self.is_sparse:
             rows = rows.toarray()
         if self.centre is not None:
             # Before the change of type: float64 data far from zero keeps its digits.
@@ -73,7 +75,7 @@ class Points:
         for chunk in self.chunks():
             rows = self._rows(chunk).astype(np.float64)
             total += float(weight[chunk] @ np.asarray(rows.sum(axis=1)).ravel())
-            powers = rows.multiply(rows) if sp.issparse(rows) else rows * rows
+            powers = rows.multiply(rows) if self.is_sparse else rows * rows
             squares += float(weight[chunk] @ np.asarray(powers.sum(axis=1)).ravel())
         count = weight.sum() * self.d
         return max(0.0, squares / count - (total / count) ** 2)
@@ -91,7 +93,7 @@ class Points:
 class Block:
     """A few rows in a tile's dtype: a dense array, or CSR where the data is sparse and wide."""
 
-    rows: np.ndarray
+    rows: Any
 
     def __len__(self) -> int:
         return self.rows.shape[0]

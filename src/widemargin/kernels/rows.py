@@ -112,9 +112,7 @@ class KernelRows:
         return rows
 
     def _with(self, points: Points, dtype) -> KernelRows:
-        return KernelRows(
-            points, self.kernel, memory=self.memory, dtype=dtype, engine=self.engine, tally=self.tally
-        )
+        return KernelRows(points, self.kernel, memory=self.memory, dtype=dtype, engine=self.engine, tally=self.tally)
 
     def block(self, rows: Index, columns: Index | None = None) -> np.ndarray:
         row_points = self.points.subset(rows)

@@ -47,8 +47,12 @@ class MarginDistribution(Problem):
         above = np.where(margin > 1 + self.theta, self.upsilon * self.stiffness, 0.0)
         return np.where(margin < 1 - self.theta, self.stiffness, above)
 
+    def rounding(self, error: float) -> float:
+        """The rounding of smooth_conjugates that changes their sum by `error` at most."""
+        return error / (self.theta * float(self.stiffness.sum())) if self.theta else 1.0
+
     def smooth_conjugates(self, g: np.ndarray, rounding: float) -> tuple[float, np.ndarray, np.ndarray]:
-        """The conjugates with |u| rounded off at zero, sqrt(u^2 + s^2): their sum, first and second derivatives in g."""
+        """The conjugates with |u| rounded off at zero, sqrt(u^2 + s^2), s = rounding / a: their sum, first and second derivatives in g."""
         u = self.y * g
         ridge = np.where(u > 0, 1.0, 1 / self.upsilon) / self.stiffness
         rounded = np.sqrt(u**2 + (rounding * self.stiffness) ** 2)

@@ -13,6 +13,7 @@ from widemargin.kernels import Rows
 
 # Sums over more rows than this are gathered in float64: a long float32 sum loses the identity in I + L'EL.
 _CHUNK = 4096
+_STALE_SHARE = 0.05  # of the rows may have changed curvature before the system is factored anew
 _SMALLEST_RANK, _LARGEST_FIRST_RANK = 500, 1000
 
 
@@ -54,7 +55,9 @@ class NewtonSystem:
 
     def solve(self, H: np.ndarray, r: np.ndarray) -> np.ndarray:
         # With M = I + H R, E = M^-1 H and S = I + L'EL:  z = M^-1 r - E L S^-1 L' M^-1 r  (Woodbury).
-        if self._rank != self.picture.rank or np.count_nonzero(self._H != H) > 0.05 * len(H):
+        # A rough picture is not made better by the latest curvature; an exact one is.
+        patience = 0 if self.picture.rank == len(H) else _STALE_SHARE * len(H)
+        if self._rank != self.picture.rank or np.count_nonzero(self._H != H) > patience:
             self._factor(H)
         if self._core is None:
             return r
