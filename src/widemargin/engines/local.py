@@ -37,8 +37,9 @@ class LocalEngine:
         return LocalEngine, (self.n_jobs,)
 
     def limit_blas(self):
-        """A context in which BLAS, called outside of `map`, keeps to this engine's number of threads."""
-        return self._blas.limit(limits=self.n_workers)
+        """A context in which BLAS keeps to the calling thread: work is shared by `map`, whose sums do not depend on the
+        number of workers, and idle BLAS threads do not spin against the workers."""
+        return self._blas.limit(limits=1)
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """[task(item) for item in items], in the items' order whatever the number of workers."""

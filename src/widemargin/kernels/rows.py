@@ -31,6 +31,8 @@ from widemargin.kernels.points import Block, Index, Points
 _SHARES = 16
 _LARGEST_TILE = 1024
 _SMALLEST_TILE = 64
+_FIRST_PRODUCTS = 3
+_SMALL_STORE = 256 << 20
 _FEWEST_ROWS = 256  # a share of fewer rows would spend its time on the columns' blocks
 
 
@@ -83,6 +85,7 @@ class KernelRows:
         self.n_tiles = n_places * (n_places + 1) // 2
         self.n_kept = min(self.n_tiles, max(0, memory - working - partial) // (self.tile_size**2 * self.dtype.itemsize))
         self._is_stored = np.zeros(self.n_kept, dtype=bool)
+        self._n_products = 0
 
     @cached_property
     def _store(self) -> np.ndarray:
@@ -154,6 +157,7 @@ class KernelRows:
     def _symmetric(self, v: np.ndarray) -> np.ndarray:
         """K v, one vector a row of v and of the result."""
         tiles = list(_lower_triangle(_slices(self.n, self.tile_size)))
+        self._n_products += 1
 
         def work(share) -> tuple[np.ndarray, int]:
             out = np.zeros(v.shape)
@@ -172,10 +176,14 @@ class KernelRows:
             self.tally.evaluations += computed
         return total
 
+    def _stores_pay(self) -> bool:
+        # Memory touched for the first time costs more than computing what goes there: only a long fit earns it back.
+        return self._n_products > _FIRST_PRODUCTS or self.n_tiles * self.tile_size**2 * self.dtype.itemsize < _SMALL_STORE
+
     def _obtain(self, number: int, rows: slice, columns: slice) -> tuple[np.ndarray, bool]:
         """The tile, and whether it had to be computed."""
         shape = rows.stop - rows.start, columns.stop - columns.start
-        keep = number < self.n_kept
+        keep = number < self.n_kept and self._stores_pay()
         tile = self._store[number, : shape[0] * shape[1]].reshape(shape) if keep else np.empty(shape, self.dtype)
         if keep and self._is_stored[number]:
             return tile, False

@@ -19,6 +19,9 @@ import numpy as np
 from widemargin.problems.base import Problem
 
 
+_LINK_STEPS = 8
+
+
 class MarginDistribution(Problem):
     """ODM's loss: a square outside the band |y f - 1| <= theta, cheaper by upsilon above it."""
 
@@ -41,12 +44,6 @@ class MarginDistribution(Problem):
         below, above = self._deviations(f)
         return self.y * self.stiffness * (below - self.upsilon * above)
 
-    def curvature(self, f: np.ndarray) -> np.ndarray:
-        """l_i''(f_i), a generalised second derivative: zero inside the band."""
-        margin = self.y * f
-        above = np.where(margin > 1 + self.theta, self.upsilon * self.stiffness, 0.0)
-        return np.where(margin < 1 - self.theta, self.stiffness, above)
-
     def rounding(self, error: float) -> float:
         """The rounding of smooth_conjugates that changes their sum by `error` at most."""
         return error / (self.theta * float(self.stiffness.sum())) if self.theta else 1.0
@@ -59,6 +56,23 @@ class MarginDistribution(Problem):
         value = float(0.5 * (ridge @ u**2) - u.sum() + self.theta * rounded.sum())
         slope = self.y * (ridge * u - 1 + self.theta * u / rounded)
         return value, slope, ridge + self.theta * (rounding * self.stiffness) ** 2 / rounded**3
+
+    def smooth_link(self, f: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
+        """The link of the loss whose conjugate is the rounded one, and its derivative -dg/df >= 0.
+
+        Solves a u + theta u / sqrt(u^2 + s^2) = 1 - y f row by row.
+        """
+        excess = 1 - self.y * f
+        size = np.abs(excess)
+        ridge = np.where(excess > 0, 1.0, 1 / self.upsilon) / self.stiffness
+        s = rounding * self.stiffness
+        # The left side is concave in u > 0: Newton's method from below never overshoots.
+        u = np.maximum(size - self.theta, 0) / ridge
+        for _ in range(_LINK_STEPS):
+            rounded = np.sqrt(u**2 + s**2)
+            slope = ridge + self.theta * s**2 / rounded**3
+            u = u + np.maximum(size - ridge * u - self.theta * u / rounded, 0) / slope
+        return self.y * np.sign(excess) * u, 1 / slope
 
     def infeasibility(self, g):
         return 0.0

@@ -13,7 +13,7 @@ from widemargin.kernels import Rows
 
 # Sums over more rows than this are gathered in float64: a long float32 sum loses the identity in I + L'EL.
 _CHUNK = 4096
-_STALE_SHARE = 0.05  # of the rows may have changed curvature before the system is factored anew
+_STALE_SHARE = 0.05  # so much of the curvature may have changed before the system is factored anew
 _SMALLEST_RANK, _LARGEST_FIRST_RANK = 500, 1000
 
 
@@ -24,7 +24,8 @@ class LowRank:
         self._rows = rows
         self._order = rng.permutation(rows.n)
         self._diagonal = rows.diag()
-        # L is made from a block of its own size.
+        self.parts = [slice(start, min(start + _CHUNK, rows.n)) for start in range(0, rows.n, _CHUNK)]
+        self.map = rows.engine.map
         self.largest_rank = max(1, min(rows.n, memory // (2 * rows.dtype.itemsize * rows.n)))
         wanted = min(_LARGEST_FIRST_RANK, max(_SMALLEST_RANK, 4 * int(np.sqrt(rows.n))))
         self._build(min(self.largest_rank, wanted))
@@ -41,9 +42,41 @@ class LowRank:
         pivots = np.sort(self._order[:rank])
         core = self._rows.block(pivots, pivots).astype(np.float64)
         factor = _safe_cholesky(0.5 * (core + core.T)).astype(self._rows.dtype)
-        # K is symmetric, so the rows of the pivots are its columns too.
-        self.L = solve_triangular(factor, self._rows.block(pivots), lower=True, overwrite_b=True, check_finite=False).T
-        self.residual = np.maximum(self._diagonal - np.einsum("ij,ij->i", self.L, self.L), 0.0)
+        self.L = np.empty((self._rows.n, rank), self._rows.dtype)
+        self.residual = np.empty(self._rows.n)
+
+        def fill(part: slice) -> None:
+            # K is symmetric, so the rows of the pivots are its columns too.
+            block = self._rows.block(pivots, np.arange(part.start, part.stop))
+            L = self.L[part]
+            L[:] = solve_triangular(factor, block, lower=True, overwrite_b=True, check_finite=False).T
+            self.residual[part] = np.maximum(self._diagonal[part] - np.einsum("ij,ij->i", L, L), 0.0)
+
+        self.map(fill, self.parts)
+
+    def project(self, v: np.ndarray) -> np.ndarray:
+        """L' v"""
+        v = v.astype(self.L.dtype)
+        return np.sum(self.map(lambda part: (v[part] @ self.L[part]).astype(np.float64), self.parts), axis=0)
+
+    def lift(self, t: np.ndarray) -> np.ndarray:
+        """L t"""
+        t = t.astype(self.L.dtype)
+        return np.concatenate(self.map(lambda part: self.L[part] @ t, self.parts))
+
+    def gram(self, weight: np.ndarray) -> np.ndarray:
+        """L' diag(weight) L"""
+
+        def work(part: slice) -> np.ndarray:
+            scaled = self.L[part] * np.sqrt(weight[part]).astype(self.L.dtype)[:, None]
+            return scaled.T @ scaled
+
+        total = np.zeros((self.rank, self.rank))
+        step = 2 * self._rows.engine.n_workers  # so many partial sums are held at a time
+        for start in range(0, len(self.parts), step):
+            for partial in self.map(work, self.parts[start : start + step]):
+                total += partial
+        return total
 
 
 class NewtonSystem:
@@ -56,27 +89,22 @@ class NewtonSystem:
     def solve(self, H: np.ndarray, r: np.ndarray) -> np.ndarray:
         # With M = I + H R, E = M^-1 H and S = I + L'EL:  z = M^-1 r - E L S^-1 L' M^-1 r  (Woodbury).
         # A rough picture is not made better by the latest curvature; an exact one is.
-        patience = 0 if self.picture.rank == len(H) else _STALE_SHARE * len(H)
-        if self._rank != self.picture.rank or np.count_nonzero(self._H != H) > patience:
+        patience = 0 if self.picture.rank == len(H) else _STALE_SHARE
+        if self._rank != self.picture.rank or np.abs(self._H - H).sum() > patience * self._H.sum():
             self._factor(H)
         if self._core is None:
             return r
-        L = self.picture.L
         base = r / (1 + self._H * self.picture.residual)
-        inner = cho_solve(self._core, (L.T @ base.astype(L.dtype)).astype(np.float64))
-        z = base - self._E * (L @ inner.astype(L.dtype))
+        inner = cho_solve(self._core, self.picture.project(base))
+        z = base - self._E * self.picture.lift(inner)
         return z if np.isfinite(z).all() else r
 
     def _factor(self, H: np.ndarray) -> None:
-        L = self.picture.L
         self._rank = self.picture.rank
         self._H = H
         self._E = H / (1 + H * self.picture.residual)
-        S = np.eye(self._rank)
-        for start in range(0, len(H), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            scaled = L[part] * np.sqrt(self._E[part]).astype(L.dtype)[:, None]
-            S += scaled.T @ scaled
+        S = self.picture.gram(self._E)
+        S[np.diag_indices_from(S)] += 1
         try:
             self._core = cho_factor(S, lower=True, overwrite_a=True)
         except LinAlgError:

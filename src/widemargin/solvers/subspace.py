@@ -83,9 +83,11 @@ def _climb(
             return
         if _is_slow(gaps[grown_at:], _SLOW_EPOCHS, _SLOW_SHARE) and picture.grow():
             grown_at = len(gaps)
-        direction = newton.solve(problem.curvature(solution.f), problem.link(solution.f) - solution.g)
+        rounding = problem.rounding(0.5 * (primal - dual))
+        link, curvature = problem.smooth_link(solution.f, rounding)
+        direction = newton.solve(curvature, link - solution.g)
         span.add(direction, (yield direction))
-        step = span.minimise(problem, solution.g, solution.f, share=0.5 * (primal - dual))
+        step = span.minimise(problem, solution.g, solution.f, rounding, 5e-4 * (primal - dual))
         solution.g, solution.f = solution.g + step @ span.directions, solution.f + step @ span.products
         solution.epochs += 1
 
@@ -112,37 +114,38 @@ class _Span:
         row = self.directions @ self.products[-1]
         self.gram = np.block([[self.gram[keep, keep], row[:-1, None]], [row[None, :-1], row[-1:, None]]])
 
-    def minimise(self, problem: MarginDistribution, g: np.ndarray, f: np.ndarray, share: float) -> np.ndarray:
-        """argmin over t of the gap at g + Z't, by Newton's method with a line search.
-
-        The gap's kinks are rounded off; that raises it by `share` at most, a part of what there is to gain.
-        """
+    def minimise(
+        self, problem: MarginDistribution, g: np.ndarray, f: np.ndarray, rounding: float, enough: float
+    ) -> np.ndarray:
+        """argmin over t of the rounded gap at g + Z't, by Newton's method until a step gains no more than `enough`."""
         Z, KZ = self.directions, self.products
-        rounding = problem.rounding(share)
         slope = 2 * (KZ @ g)
+
+        def evaluate(t):
+            link, curvature = problem.smooth_link(f + t @ KZ, rounding)
+            conjugates, conjugate_slope, conjugate_curvature = problem.smooth_conjugates(g + t @ Z, rounding)
+            value = float(slope @ t + t @ self.gram @ t) + problem.losses(f + t @ KZ) + conjugates
+            gradient = slope + 2 * (self.gram @ t) - KZ @ problem.link(f + t @ KZ) + Z @ conjugate_slope
+            hessian = 2 * self.gram + (KZ * curvature) @ KZ.T + (Z * conjugate_curvature) @ Z.T
+            return value, gradient, hessian
+
         t = np.zeros(len(Z))
-        f_now = f
-        conjugates, conjugate_slope, conjugate_curvature = problem.smooth_conjugates(g, rounding)
-        value = problem.losses(f) + conjugates
+        value, gradient, hessian = evaluate(t)
         for _ in range(_NEWTON_STEPS):
-            gradient = slope + 2 * (self.gram @ t) - KZ @ problem.link(f_now) + Z @ conjugate_slope
-            hessian = 2 * self.gram + (KZ * problem.curvature(f_now)) @ KZ.T + (Z * conjugate_curvature) @ Z.T
             step = -_solve_scaled(hessian, gradient)
             descent = float(gradient @ step)
             size = 1.0
             while size > 1e-4:
-                t_new = t + size * step
-                f_new = f + t_new @ KZ
-                conjugates, conjugate_slope, conjugate_curvature = problem.smooth_conjugates(g + t_new @ Z, rounding)
-                value_new = float(slope @ t_new + t_new @ self.gram @ t_new) + problem.losses(f_new) + conjugates
-                if value_new <= value + 1e-4 * size * descent:
+                trial = evaluate(t + size * step)
+                if trial[0] <= value + 1e-4 * size * descent:
                     break
                 size /= 2
             else:
                 return t
-            gained = value - value_new
-            t, f_now, value = t_new, f_new, value_new
-            if gained <= 1e-3 * share:
+            t = t + size * step
+            gained = value - trial[0]
+            value, gradient, hessian = trial
+            if gained <= enough:
                 return t
         return t
 
