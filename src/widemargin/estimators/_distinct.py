@@ -1,12 +1,13 @@
 """Each distinct row once: rows that agree in features and label become one row with the sum of their weights.
 
-The problem is the same, smaller; a weight of two and a row given twice are the same problem to the last bit, because the
-distinct rows are put in an order that depends on their values alone.
+The problem is the same, smaller; a weight of two and a row given twice are the same problem to the last bit, because
+the distinct rows are put in an order that depends on their values alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,13 +30,13 @@ class Distinct:
         return np.stack([np.bincount(self.group, column[self.kept], len(self.first)) for column in g.T], axis=1)
 
     def spread(self, g: np.ndarray, n: int) -> np.ndarray:
-        """Coefficients of the distinct rows -> of all n rows, in proportion to their weights: feasible, same dual value."""
+        """Coefficients of the distinct rows -> of all n rows, by their weights: feasible, with the same dual value."""
         full = np.zeros((n, g.shape[1]))
         full[self.kept] = g[self.group] * self.share[:, None]
         return full
 
 
-def find_distinct(X, labels: np.ndarray, weight: np.ndarray, merge: bool = True) -> Distinct:
+def find_distinct(X: Any, labels: np.ndarray, weight: np.ndarray, merge: bool = True) -> Distinct:
     """The distinct rows of positive weight. With merge=False every row of positive weight stands for itself."""
     kept = np.flatnonzero(weight > 0)
     if not merge:
@@ -48,13 +49,15 @@ def find_distinct(X, labels: np.ndarray, weight: np.ndarray, merge: bool = True)
     return Distinct(order[starts], order, group, total, weight[order] / total[group])
 
 
-def _hashes(X) -> np.ndarray:
-    """A 64-bit hash of each row's values: the sum of their bits, each column's times a random odd number, then mixed."""
+def _hashes(X: Any) -> np.ndarray:
+    """A 64-bit hash of each row's values: their bits, each column's times a random odd number, summed and mixed."""
     rng = np.random.default_rng(20260101)
     factors = rng.integers(0, 2**63, X.shape[1], dtype=np.uint64) * 2 + 1
     if sp.issparse(X):
-        products = sp.csr_matrix((_bits(X.data) * factors[X.indices], X.indices, X.indptr), shape=X.shape)
-        sums = _row_sums(products)
+        # Differences of running sums are right modulo 2^64, which is all that a hash needs.
+        running = np.zeros(X.nnz + 1, np.uint64)
+        np.cumsum(_bits(X.data) * factors[X.indices], out=running[1:])
+        sums = running[X.indptr[1:]] - running[X.indptr[:-1]]
     else:
         sums = np.empty(X.shape[0], np.uint64)
         for start in range(0, len(X), _CHUNK):
@@ -70,12 +73,7 @@ def _bits(values: np.ndarray) -> np.ndarray:
     return values.view(f"u{values.dtype.itemsize}").astype(np.uint64)
 
 
-def _row_sums(products: sp.csr_matrix) -> np.ndarray:
-    totals = np.concatenate([[0], np.cumsum(products.data, dtype=np.uint64)]).astype(np.uint64)
-    return totals[products.indptr[1:]] - totals[products.indptr[:-1]]
-
-
-def _equal_neighbours(X, labels: np.ndarray, order: np.ndarray) -> np.ndarray:
+def _equal_neighbours(X: Any, labels: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Whether order[k] and order[k + 1] are the same row with the same label."""
     left, right = order[:-1], order[1:]
     equal = labels[left] == labels[right]

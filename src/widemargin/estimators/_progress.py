@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from sklearn.callback import CallbackContext
 
 from widemargin.solvers import Record
 
@@ -17,7 +20,7 @@ _STEPS = 10  # a decade
 class GapProgress:
     """An observer of records that moves the task tree of a fit; its answer is True where a callback wants to stop."""
 
-    def __init__(self, estimator, X, y, metadata: dict, tol: float, machines: Sequence[str]):
+    def __init__(self, estimator: Any, X: Any, y: Any, metadata: dict, tol: float, machines: Sequence[str]):
         self._told = {"estimator": estimator, "X": X, "y": y, "metadata": metadata}
         self._decades = max(1, math.ceil(-math.log10(tol) - 1e-9)) if tol < 1 else 1
         self._closed = [0] * len(machines)
@@ -27,7 +30,7 @@ class GapProgress:
         )
         self._root.call_on_fit_task_begin(**self._told)
         # The open subtask of each machine: its present decade, or the machine as a whole.
-        self._open = [None] if single else [self._begin(machine, k) for k, machine in enumerate(machines)]
+        self._open: list = [None] if single else [self._begin(machine, k) for k, machine in enumerate(machines)]
         self.snapshot: Callable[[], dict] | None = None
 
     def observe(self, record: Record) -> bool:
@@ -45,7 +48,7 @@ class GapProgress:
                 task.call_on_fit_task_end(**self._told)
         self._root.call_on_fit_task_end(**self._told, reconstruction_attributes=self.snapshot)
 
-    def _begin(self, name: str, task_id: int | None = None):
+    def _begin(self, name: str, task_id: int | None = None) -> CallbackContext:
         n_steps = _STEPS * (1 if task_id is None else self._decades)
         task = self._root.subcontext(task_name=name, task_id=task_id, max_subtasks=n_steps)
         task.call_on_fit_task_begin(**self._told)

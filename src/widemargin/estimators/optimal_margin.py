@@ -15,7 +15,8 @@ from widemargin.solvers import SubspaceDescent
 class OptimalMarginClassifier(KernelMachine):
     """Optimal margin distribution machine (ODM): keeps every margin close to 1, not only the smallest ones.
 
-        min_w  1/2 |w|^2 + sum_i C_i (xi_i^2 + upsilon eps_i^2) / (2 (1-theta)^2),   1-theta-xi_i <= y_i f(x_i) <= 1+theta+eps_i
+        min_w  1/2 |w|^2 + sum_i C_i (xi_i^2 + upsilon eps_i^2) / (2 (1-theta)^2)
+        s.t.   1 - theta - xi_i <= y_i f(x_i) <= 1 + theta + eps_i
 
     More than two classes: one machine a class against the rest, over one shared kernel.
 
@@ -56,8 +57,8 @@ class OptimalMarginClassifier(KernelMachine):
     Attributes
     ----------
     certificate_ : Certificate
-        primal, dual, gap, relative_gap, feasibility, status, kernel_evaluations, recomputed in float64 from X, y and the
-        coefficients. With more than two classes the sums over the machines, which `certificates_` lists.
+        primal, dual, gap, relative_gap, feasibility, status, kernel_evaluations: recomputed in float64 from X, y and
+        the coefficients. With more than two classes the sums over the machines, which `certificates_` lists.
     history_ : list of Record
         seconds, epoch, primal, dual, machine of every epoch.
     dual_coef_ : array of shape (n_machines, n_support)

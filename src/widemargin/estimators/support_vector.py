@@ -50,8 +50,8 @@ class SupportVectorClassifier(KernelMachine):
     Attributes
     ----------
     certificate_ : Certificate
-        primal, dual, gap, relative_gap, feasibility, status, kernel_evaluations, recomputed in float64 from X, y and the
-        coefficients. With more than two classes the sums over the machines, which `certificates_` lists.
+        primal, dual, gap, relative_gap, feasibility, status, kernel_evaluations: recomputed in float64 from X, y and
+        the coefficients. With more than two classes the sums over the machines, which `certificates_` lists.
     history_ : list of Record
         seconds, epoch, primal, dual, machine of every epoch.
     dual_coef_ : array of shape (n_machines, n_support)

@@ -71,21 +71,28 @@ class Points:
 
     def variance(self, weight: np.ndarray) -> float:
         """The variance of all entries, each row counted `weight` times."""
-        total = squares = 0.0
-        for chunk in self.chunks():
-            rows = self._rows(chunk).astype(np.float64)
-            total += float(weight[chunk] @ np.asarray(rows.sum(axis=1)).ravel())
-            powers = rows.multiply(rows) if self.is_sparse else rows * rows
-            squares += float(weight[chunk] @ np.asarray(powers.sum(axis=1)).ravel())
         count = weight.sum() * self.d
-        return max(0.0, squares / count - (total / count) ** 2)
+        mean = sum(float(weight[chunk] @ self._row_sums(chunk, 0.0, 1)) for chunk in self.chunks()) / count
+        # About the mean, in a second pass: the difference of two large numbers would lose its digits.
+        return sum(float(weight[chunk] @ self._row_sums(chunk, mean, 2)) for chunk in self.chunks()) / count
+
+    def _row_sums(self, index: Index, centre: float, power: int) -> np.ndarray:
+        """sum_j (x_ij - centre)^power, float64; what a sparse row does not store counts as zero."""
+        rows = self._rows(index)
+        if not sp.issparse(rows):
+            return ((rows.astype(np.float64) - centre) ** power).sum(axis=1)
+        rows = rows.astype(np.float64)
+        rows.sum_duplicates()
+        stored = np.diff(rows.indptr)
+        rows.data = (rows.data - centre) ** power
+        return np.asarray(rows.sum(axis=1)).ravel() + (self.d - stored) * (-centre) ** power
 
     def chunks(self):
         """Slices of rows that take a few MiB each in float64."""
         step = max(1, _CHUNK_BYTES // max(1, self.operand_bytes(1, 8)))
         return [slice(start, min(start + step, self.n)) for start in range(0, self.n, step)]
 
-    def _rows(self, index: Index):
+    def _rows(self, index: Index) -> Any:
         return self.X[index if self.index is None else self.index[index]]
 
 

@@ -178,7 +178,9 @@ class KernelRows:
 
     def _stores_pay(self) -> bool:
         # Memory touched for the first time costs more than computing what goes there: only a long fit earns it back.
-        return self._n_products > _FIRST_PRODUCTS or self.n_tiles * self.tile_size**2 * self.dtype.itemsize < _SMALL_STORE
+        return (
+            self._n_products > _FIRST_PRODUCTS or self.n_tiles * self.tile_size**2 * self.dtype.itemsize < _SMALL_STORE
+        )
 
     def _obtain(self, number: int, rows: slice, columns: slice) -> tuple[np.ndarray, bool]:
         """The tile, and whether it had to be computed."""

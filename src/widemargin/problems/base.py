@@ -30,7 +30,7 @@ class Problem(ABC):
 
     @abstractmethod
     def infeasibility(self, g: np.ndarray) -> float:
-        """How far g is from the feasible set, largest violation relative to the costs; 0 where there is no constraint."""
+        """The largest violation of the feasible set, relative to the costs; 0 where there is no constraint."""
 
     def nearest_feasible(self, g: np.ndarray) -> np.ndarray:
         """A feasible point near g: where a warm start begins."""

@@ -1,8 +1,8 @@
 """The support vector machine, with and without intercept.
 
-    min_{w,b}  1/2 |w|^2 + sum_i C_i max(0, 1 - y_i (f_i + b))
+min_{w,b}  1/2 |w|^2 + sum_i C_i max(0, 1 - y_i (f_i + b))
 
-    max_g  -1/2 g'Kg + sum_i y_i g_i     s.t.  0 <= y_i g_i <= C_i,  and  sum_i g_i = 0 where there is an intercept.
+max_g  -1/2 g'Kg + sum_i y_i g_i     s.t.  0 <= y_i g_i <= C_i,  and  sum_i g_i = 0 where there is an intercept.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Hinge(Problem):
         return np.where(self.y * f < 1, self.y * self.C, 0.0)
 
     def intercept(self, f):
-        """The minimiser of a convex piecewise linear function of b: a breakpoint y_i - f_i, where the slope changes sign."""
+        """The minimiser of a convex piecewise linear function of b: the breakpoint y_i - f_i where the slope turns."""
         if not self.has_intercept:
             return 0.0
         breaks = self.y - f
         order = np.argsort(breaks)
-        # Left of every breakpoint exactly the positive rows lose, each with slope -C_i; each breakpoint passed adds its C_i.
+        # Left of every breakpoint the positive rows lose, each with slope -C_i; a breakpoint passed adds its C_i.
         slopes = np.cumsum(self.C[order]) - self.C[self.y > 0].sum()
         at = int(np.searchsorted(slopes, -1e-12 * self.C.sum()))
         below = breaks[order[min(at, len(order) - 1)]]

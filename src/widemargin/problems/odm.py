@@ -3,8 +3,8 @@
     min_w  1/2 |w|^2 + sum_i C_i (xi_i^2 + upsilon eps_i^2) / (2 (1-theta)^2)
     s.t.   1 - theta - xi_i <= y_i f_i <= 1 + theta + eps_i                      (C_i = C weight_i = lambda / M there)
 
-The paper's dual has two variables a row, zeta_i for the lower bound and beta_i for the upper. At the optimum one of them
-is zero, so one signed variable u_i = zeta_i - beta_i, g_i = y_i u_i, is enough:
+The paper's dual has two variables a row, zeta_i for the lower bound and beta_i for the upper. At the optimum one of
+them is zero, so one signed variable u_i = zeta_i - beta_i, g_i = y_i u_i, is enough:
 
     max_g  -1/2 g'Kg + sum_i (u_i - theta |u_i|) - 1/2 sum_i (a_i [u_i]_+^2 + a_i / upsilon [u_i]_-^2)
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 import numpy as np
 
 from widemargin.problems.base import Problem
-
 
 _LINK_STEPS = 8
 
@@ -49,7 +48,7 @@ class MarginDistribution(Problem):
         return error / (self.theta * float(self.stiffness.sum())) if self.theta else 1.0
 
     def smooth_conjugates(self, g: np.ndarray, rounding: float) -> tuple[float, np.ndarray, np.ndarray]:
-        """The conjugates with |u| rounded off at zero, sqrt(u^2 + s^2), s = rounding / a: their sum, first and second derivatives in g."""
+        """The conjugates with |u| rounded off at zero, sqrt(u^2 + s^2), s = rounding / a: sum, slopes, curvatures."""
         u = self.y * g
         ridge = np.where(u > 0, 1.0, 1 / self.upsilon) / self.stiffness
         rounded = np.sqrt(u**2 + (rounding * self.stiffness) ** 2)

@@ -14,7 +14,7 @@ from widemargin.kernels.compiled import compiled
 
 @compiled
 def ascend_pairs(K, v, g, lower, upper, tolerance, max_moves):
-    """Moves of two variables that keep their sum: the most violating one, and the partner that gains most (second order)."""
+    """Moves of two variables that keep their sum: the most violating one and the partner that gains most."""
     m = len(v)
     diagonal = np.empty(m)
     for i in range(m):

@@ -13,6 +13,8 @@ An epoch is one visit to every row. Nothing here is tuned: rows of K are fetched
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from widemargin.kernels import Rows
@@ -25,10 +27,9 @@ from widemargin.solvers.solution import Monitor, Solution
 class CoordinateDescent:
     """The papers' algorithm, one machine after the other."""
 
-    memory_share = 0.5
-
     def __init__(self, memory: int, rng: np.random.Generator):
-        self.memory = memory
+        # Its share of the budget; the rows have the rest.
+        self.memory = int(0.5 * memory)
         self.rng = rng
 
     def climb(self, problems, rows, solutions, monitor, targets, names) -> None:
@@ -50,23 +51,18 @@ class CoordinateDescent:
             solution.epochs += 1
 
     def _visit_rows(self, problem: Problem, rows: Rows, solution: Solution) -> None:
+        visit, numbers = _VISITS[type(problem)](problem)
         order = self.rng.permutation(rows.n)
         height = max(1, min(256, self.memory // (8 * rows.n)))
         for start in range(0, rows.n, height):
             visited = order[start : start + height]
-            block = rows.block(visited)
-            if isinstance(problem, MarginDistribution):
-                _visit_odm(
-                    block, visited, solution.g, solution.f, problem.y, 1 / problem.stiffness, problem.theta, problem.upsilon
-                )
-            else:
-                _visit_box(block, visited, solution.g, solution.f, problem.y, problem.lower, problem.upper)
+            visit(rows.block(visited), visited, solution.g, solution.f, problem.y, *numbers)
 
-    def _move_pairs(self, problem: Hinge, rows: Rows, solution: Solution) -> None:
+    def _move_pairs(self, problem: Any, rows: Rows, solution: Solution) -> None:
         if 8 * rows.n**2 > self.memory:
             raise ValueError(
-                f'solver="coordinate" with an intercept holds the kernel matrix in float64, {8 * rows.n**2:,} bytes here, '
-                f"and may use {self.memory:,} of the memory budget: raise memory, or use the default solver."
+                f'solver="coordinate" with an intercept holds the kernel matrix in float64, {8 * rows.n**2:,} bytes '
+                f"here, and may use {self.memory:,} of the memory budget: raise memory, or use the default solver."
             )
         kernel = rows.block(np.arange(rows.n))
         gradient = problem.y - solution.f
@@ -106,3 +102,10 @@ def _visit_box(block, visited, g, f, y, lower, upper):
             g[i] += step
             for j in range(len(f)):
                 f[j] += step * row[j]
+
+
+# What a visit does, and the numbers it needs beside g and f.
+_VISITS: dict[type, Any] = {
+    MarginDistribution: lambda problem: (_visit_odm, (1 / problem.stiffness, problem.theta, problem.upsilon)),
+    Hinge: lambda problem: (_visit_box, (problem.lower, problem.upper)),
+}

@@ -85,6 +85,7 @@ class NewtonSystem:
     def __init__(self, picture: LowRank):
         self.picture = picture
         self._rank = 0
+        self._core: tuple | None = None
 
     def solve(self, H: np.ndarray, r: np.ndarray) -> np.ndarray:
         # With M = I + H R, E = M^-1 H and S = I + L'EL:  z = M^-1 r - E L S^-1 L' M^-1 r  (Woodbury).
@@ -113,7 +114,7 @@ class NewtonSystem:
 
 def _safe_cholesky(core: np.ndarray) -> np.ndarray:
     """The lower factor of core, lifted by as little of the identity as makes it positive definite."""
-    lift = 1e-6 * max(float(np.diag(core).mean()), np.finfo(np.float32).tiny)
+    lift = 1e-6 * max(float(np.diag(core).mean()), 1e-30)
     while True:
         try:
             return cholesky(core + lift * np.eye(len(core)), lower=True)

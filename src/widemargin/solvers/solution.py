@@ -81,7 +81,7 @@ class Monitor:
 class Solver(Protocol):
     """Moves each solution until its running gap is at most its target, or the monitor says stop."""
 
-    memory_share: float
+    memory: int  # what it may use; the rows have the rest of the budget
 
     def climb(
         self,

@@ -1,8 +1,8 @@
 """Solve, then judge; where the judge is not content, go on from the judged scores with a harder target.
 
-The climb may use float32 kernel entries; the scores that the certificate is computed from are always recomputed from the
-data in float64, and the climb continues from them (iterative refinement). A climb that stalls in float32 continues in
-float64.
+The climb may use float32 kernel entries; the scores that the certificate is computed from are always recomputed from
+the data in float64, and the climb continues from them (iterative refinement). A climb that stalls in float32 continues
+in float64.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from collections.abc import Generator, Sequence
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from widemargin.kernels import Rows
 from widemargin.problems import MarginDistribution
 from widemargin.solvers.nystroem import LowRank, NewtonSystem
 from widemargin.solvers.solution import Monitor, Solution
@@ -34,10 +33,9 @@ Climb = Generator[np.ndarray, np.ndarray, None]
 class SubspaceDescent:
     """Solver of smooth machines; several over one kernel climb in step, so that each product serves all of them."""
 
-    memory_share = 0.25  # of the budget; the rows have the rest
-
     def __init__(self, memory: int, rng: np.random.Generator):
-        self.memory = memory
+        # Its share of the budget; the rows have the rest.
+        self.memory = int(0.25 * memory)
         self.rng = rng
 
     def climb(self, problems, rows, solutions, monitor, targets, names) -> None:
@@ -122,7 +120,7 @@ class _Span:
         slope = 2 * (KZ @ g)
 
         def evaluate(t):
-            link, curvature = problem.smooth_link(f + t @ KZ, rounding)
+            _, curvature = problem.smooth_link(f + t @ KZ, rounding)
             conjugates, conjugate_slope, conjugate_curvature = problem.smooth_conjugates(g + t @ Z, rounding)
             value = float(slope @ t + t @ self.gram @ t) + problem.losses(f + t @ KZ) + conjugates
             gradient = slope + 2 * (self.gram @ t) - KZ @ problem.link(f + t @ KZ) + Z @ conjugate_slope

@@ -2,11 +2,11 @@
 
     max_g  y'g - 1/2 g'Kg    s.t.  lower <= g <= upper,  and  sum g = 0 where there is an intercept
 
-Three nested sets. The *active* rows are those that may carry weight: a random sample at first, then the support and a share
-of the violators, until no row outside violates anything; their kernel matrix is held where the budget allows. On them, *blocks*
-of the most violating rows are chosen, and inside a block compiled *moves* climb (block_ascent.py). Choosing among the
-violators at random, not the worst first, is what keeps the active set small: the worst under an early model are mostly
-outliers. Measurements: docs/design/solvers.md.
+Three nested sets. The *active* rows are those that may carry weight: a random sample at first, then the support and a
+share of the violators, until no row outside violates anything; their kernel matrix is held where the budget allows. On
+them, *blocks* of the most violating rows are chosen, and inside a block compiled *moves* climb (block_ascent.py).
+Choosing among the violators at random, not the worst first, is what keeps the active set small: the worst under an
+early model are mostly outliers. Measurements: docs/design/solvers.md.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ _SLACK_MARGIN = 1.3  # rows without weight and with a margin above this leave th
 class WorkingSet:
     """Solver of hinge machines, one after the other."""
 
-    memory_share = 0.75  # of the budget, for the active rows' matrix; the rows are streamed
-
     def __init__(self, memory: int, rng: np.random.Generator):
-        self.memory = memory
+        # Its share of the budget; the rows have the rest.
+        self.memory = int(0.75 * memory)
         self.rng = rng
 
     def climb(self, problems, rows, solutions, monitor, targets, names) -> None:
