@@ -43,7 +43,7 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         "random_state": ["random_state"],
         "solver": [StrOptions({"auto", "coordinate"})],
         "plan": [None],
-        "engine": [StrOptions({"local"}), HasMethods("map")],
+        "engine": [StrOptions({"local"}), HasMethods(["map", "limit_blas"])],
         "n_jobs": [Integral, None],
         "memory": [str, Integral],
         "device": [StrOptions({"cpu"})],
@@ -115,7 +115,7 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 f"{self.n_iter_} epochs, above tol={self.tol:g} ({self.certificate_.status}): "
                 f"{self.certificate_.advice}.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,  # the caller's line: fit is wrapped once
             )
         return self
 
@@ -140,6 +140,11 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 self._kernel, Points(X, self._centre), vectors, g, dtype, engine, parse_memory(self.memory)
             )
         scores += self.intercept_
+        if not np.isfinite(scores).all():
+            raise ValueError(
+                f"{type(self).__name__} finds no finite score for some rows of X: their values are too large for this "
+                "kernel. Scale the features as those that the machine was fitted to."
+            )
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X):
@@ -167,7 +172,7 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"{type(self).__name__} separates classes and y has only one class, {self.classes_[0]!r}: "
+                f"{type(self).__name__} separates classes and y has only one class, {self.classes_.tolist()[0]!r}: "
                 "give rows of at least two classes."
             )
         return X, labels, weight
@@ -186,7 +191,7 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 f"warm_start goes on from the last fit only on as many rows and classes ({self._n_rows} rows then, "
                 f"{n_rows} now): this fit starts from zero.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             return start
         last = np.zeros((n_rows, len(problems)))

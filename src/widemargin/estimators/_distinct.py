@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+
+from widemargin.kernels import is_sparse
 
 _CHUNK = 4096
 
@@ -53,7 +54,7 @@ def _hashes(X: Any) -> np.ndarray:
     """A 64-bit hash of each row's values: their bits, each column's times a random odd number, summed and mixed."""
     rng = np.random.default_rng(20260101)
     factors = rng.integers(0, 2**63, X.shape[1], dtype=np.uint64) * 2 + 1
-    if sp.issparse(X):
+    if is_sparse(X):
         # Differences of running sums are right modulo 2^64, which is all that a hash needs.
         running = np.zeros(X.nnz + 1, np.uint64)
         np.cumsum(_bits(X.data) * factors[X.indices], out=running[1:])
@@ -79,7 +80,7 @@ def _equal_neighbours(X: Any, labels: np.ndarray, order: np.ndarray) -> np.ndarr
     equal = labels[left] == labels[right]
     for start in range(0, len(left), _CHUNK):
         part = slice(start, start + _CHUNK)
-        if sp.issparse(X):
+        if is_sparse(X):
             same = np.diff((X[left[part]] != X[right[part]]).tocsr().indptr) == 0
         else:
             same = (X[left[part]] == X[right[part]]).all(axis=1)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils import compute_class_weight
 
 from widemargin.engines import LocalEngine
 from widemargin.estimators._distinct import Distinct, find_distinct
-from widemargin.kernels import GivenRows, Kernel, KernelRows, Points, Rows, make_kernel
+from widemargin.kernels import GivenRows, Kernel, KernelRows, Points, Rows, is_sparse, make_kernel
 
 # Up to so many rows, or below so small a tolerance, kernel entries are float64: nothing to gain from float32.
 FEW_ROWS = 2048
@@ -41,10 +40,18 @@ class KernelChoice:
         """As SVC: "scale" is 1 / (n_features * variance of X), rows counted by weight; "auto" is 1 / n_features."""
         if not isinstance(self.gamma, str):
             return float(self.gamma)
+        if callable(self.kernel) or self.kernel == "linear":
+            return 1.0  # nobody asks for it
         if self.gamma == "auto":
             return 1 / points.d
-        variance = points.variance(weight)
-        return 1 / (points.d * variance) if variance > 0 else 1.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            variance = points.variance(weight)
+        if not np.isfinite(variance):
+            raise ValueError(
+                'The variance of X, which gamma="scale" divides by, is not a finite number: the values of X are too '
+                "large. Scale the features, to [0, 1] say."
+            )
+        return 1 / (points.d * variance) if variance > np.finfo(float).tiny else 1.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,7 @@ def prepare(X: Any, labels: np.ndarray, weight: np.ndarray, choice: KernelChoice
     if not choice.is_given:
         points = Points(X, index=distinct.first)
         kernel = choice.make(points, distinct.weight)
-        centre = points.means() if kernel.is_difference and not sp.issparse(X) else None
+        centre = points.means() if kernel.is_difference and not is_sparse(X) else None
     return Training(X, distinct, labels[distinct.first], kernel, centre)
 
 
@@ -98,10 +105,17 @@ def weigh_classes(class_weight: Any, classes: np.ndarray, labels: np.ndarray, we
     present = np.bincount(labels, weight > 0, len(classes)) > 0
     if not present.all():
         raise ValueError(
-            f"sample_weight leaves class {classes[~present][0]!r} without a row of positive weight: every class needs "
-            "one, or leave the rows of that class out of X and y."
+            f"sample_weight leaves class {classes[~present].tolist()[0]!r} without a row of positive weight: every class "
+            "needs one, or leave the rows of that class out of X and y."
         )
-    return compute_class_weight(class_weight, classes=classes, y=classes[labels], sample_weight=weight)
+    factors = compute_class_weight(class_weight, classes=classes, y=classes[labels], sample_weight=weight)
+    usable = np.isfinite(factors) & (factors > 0)
+    if not usable.all():
+        raise ValueError(
+            f"class_weight gives class {classes[~usable].tolist()[0]!r} the weight {factors[~usable][0]:g}: give a "
+            "number above zero, or leave the rows of that class out of X and y."
+        )
+    return factors
 
 
 def _check_given(K: np.ndarray) -> None:

@@ -2,7 +2,7 @@
 
 from widemargin.kernels.functions import NAMES, Kernel, make_kernel
 from widemargin.kernels.memory import parse_memory
-from widemargin.kernels.points import Points
+from widemargin.kernels.points import Points, is_sparse
 from widemargin.kernels.rows import GivenRows, KernelRows, Rows, cross_product, given_product
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Rows",
     "cross_product",
     "given_product",
+    "is_sparse",
     "make_kernel",
     "parse_memory",
 ]

@@ -20,6 +20,10 @@ _WIDEST_DENSE_BLOCK = 2048
 _CHUNK_BYTES = 16 << 20
 
 
+def is_sparse(X: Any) -> bool:
+    return bool(sp.issparse(X))
+
+
 class Points:
     """Rows of X (all, or those of `index` in its order: never a copy), seen from `centre`.
 
@@ -32,7 +36,7 @@ class Points:
         self.index = index
         self.n = X.shape[0] if index is None else len(index)
         self.d = X.shape[1]
-        self.is_sparse = sp.issparse(X)
+        self.is_sparse = is_sparse(X)
         self.is_wide_sparse = self.is_sparse and self.d > _WIDEST_DENSE_BLOCK
 
     def __len__(self) -> int:
@@ -79,7 +83,7 @@ class Points:
     def _row_sums(self, index: Index, centre: float, power: int) -> np.ndarray:
         """sum_j (x_ij - centre)^power, float64; what a sparse row does not store counts as zero."""
         rows = self._rows(index)
-        if not sp.issparse(rows):
+        if not is_sparse(rows):
             return ((rows.astype(np.float64) - centre) ** power).sum(axis=1)
         rows = rows.astype(np.float64)
         rows.sum_duplicates()
@@ -107,7 +111,7 @@ class Block:
 
     @property
     def is_sparse(self) -> bool:
-        return sp.issparse(self.rows)
+        return is_sparse(self.rows)
 
     @cached_property
     def transposed(self):

@@ -31,7 +31,7 @@ from widemargin.kernels.points import Block, Index, Points
 _SHARES = 16
 _LARGEST_TILE = 1024
 _SMALLEST_TILE = 64
-_FIRST_PRODUCTS = 3
+_FIRST_PRODUCTS = 5
 _SMALL_STORE = 256 << 20
 _FEWEST_ROWS = 256  # a share of fewer rows would spend its time on the columns' blocks
 

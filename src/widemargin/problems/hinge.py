@@ -28,20 +28,31 @@ class Hinge(Problem):
     def losses(self, f):
         return float(self.C @ np.maximum(0, 1 - self.y * f))
 
+    def gap_share(self, g: np.ndarray, f: np.ndarray) -> float:
+        """These rows' share of the gap, sum of C xi - u (1 - m) >= 0 with u = y g and the margin m, others held.
+
+        Over all rows the shares add up to P - D.
+        """
+        shortfall = 1 - self.y * (f + self.intercept(f, held=-float(g.sum())))
+        return float(self.C @ np.maximum(0, shortfall) - (self.y * g) @ shortfall)
+
     def conjugates(self, g):
         return -float(self.y @ g)
 
     def link(self, f):
         return np.where(self.y * f < 1, self.y * self.C, 0.0)
 
-    def intercept(self, f):
-        """The minimiser of a convex piecewise linear function of b: the breakpoint y_i - f_i where the slope turns."""
+    def intercept(self, f, held: float = 0.0):
+        """The minimiser of a convex piecewise linear function of b: the breakpoint y_i - f_i where the slope turns.
+
+        Rows left out of this problem, with coefficients that add up to `held`, pull b with the slope -held.
+        """
         if not self.has_intercept:
             return 0.0
         breaks = self.y - f
         order = np.argsort(breaks)
         # Left of every breakpoint the positive rows lose, each with slope -C_i; a breakpoint passed adds its C_i.
-        slopes = np.cumsum(self.C[order]) - self.C[self.y > 0].sum()
+        slopes = np.cumsum(self.C[order]) - self.C[self.y > 0].sum() - held
         at = int(np.searchsorted(slopes, -1e-12 * self.C.sum()))
         below = breaks[order[min(at, len(order) - 1)]]
         flat = at + 1 < len(order) and abs(slopes[at]) <= 1e-12 * self.C.sum()

@@ -2,11 +2,11 @@
 
     max_g  y'g - 1/2 g'Kg    s.t.  lower <= g <= upper,  and  sum g = 0 where there is an intercept
 
-Three nested sets. The *active* rows are those that may carry weight: a random sample at first, then the support and a
-share of the violators, until no row outside violates anything; their kernel matrix is held where the budget allows. On
-them, *blocks* of the most violating rows are chosen, and inside a block compiled *moves* climb (block_ascent.py).
-Choosing among the violators at random, not the worst first, is what keeps the active set small: the worst under an
-early model are mostly outliers. Measurements: docs/design/solvers.md.
+Three nested sets. The *active* rows are those whose coefficients may still change: a random sample at first; then the
+rows that are not settled, and a share of those outside that violate optimality; until no row does. Their kernel matrix
+is held where the budget allows. On them, *blocks* of the most violating rows are chosen, and inside a block compiled
+*moves* climb (block_ascent.py). Choosing among the violators at random, not the worst first, keeps the active set small:
+the worst under an early model are mostly outliers. Measurements: docs/design/solvers.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INNER_MOVES = 20  # moves a row of the block, at most
 _SMALL = 3000  # up to here all rows are active from the start
 _FIRST_SHARE = 0.1
 _GROWTH = 0.5  # at most so many new rows a round, as a share of those kept
-_SLACK_MARGIN = 1.3  # rows without weight and with a margin above this leave the active set
+_SETTLED = 0.3  # a row at a bound is settled when its margin is this far on the right side of 1
 
 
 class WorkingSet:
@@ -40,27 +40,30 @@ class WorkingSet:
             self._climb(problem, rows, solution, monitor, target, name)
 
     def _climb(self, problem: Hinge, rows: Rows, solution: Solution, monitor: Monitor, target: float, name: int):
+        def judge() -> tuple[float, float, str | None]:
+            primal, dual = problem.values(solution.g, solution.f)
+            reason = monitor.report(solution.epochs, primal, dual, name, target)
+            return primal - dual, max(abs(primal), abs(dual)), reason
+
         active = self._first_active(solution.g)
-        gap, reason = 1.0, None
+        gap, scale, reason = judge()
         while reason is None:
             everything = len(active) == rows.n
             part = _Active(problem, rows, active, solution, self.memory)
-            report = (lambda p, d: monitor.report(solution.epochs, p, d, name, target)) if everything else None
-            reason = part.climb(solution, monitor, target if everything else max(0.3 * target, 0.05 * gap), report)
+            enough = target * scale if everything else max(0.3 * target * scale, 0.05 * gap)
+            moves = part.climb(enough, solution, monitor)
             change = np.zeros(rows.n)
             change[active] = part.g - solution.g[active]
-            # Scores of the active rows were followed; those of the others need the kernel.
+            # The active rows' scores were followed; those of the others need the kernel.
             f = part.f if everything else solution.f + rows.matvec(change)
             solution.g, solution.f = solution.g + change, f
-            if everything:
-                break
-            primal, dual = problem.values(solution.g, solution.f)
-            gap = (primal - dual) / max(abs(primal), abs(dual))
-            verdict = monitor.report(solution.epochs, primal, dual, name, target)
-            reason = verdict if reason in (None, "optimal") or verdict == "optimal" else reason
+            gap, scale, reason = judge()
             if reason is None:
-                active = self._next_active(problem, solution, active)
-        solution.status = reason or "stalled"
+                found = self._next_active(problem, solution, active)
+                if moves == 0 and len(found) == len(active):
+                    reason = "stalled"
+                active = found
+        solution.status = reason
 
     def _first_active(self, g: np.ndarray) -> np.ndarray:
         n = len(g)
@@ -70,12 +73,16 @@ class WorkingSet:
         return np.union1d(sample, np.flatnonzero(g))
 
     def _next_active(self, problem: Hinge, solution: Solution, active: np.ndarray) -> np.ndarray:
-        margin = problem.y * (solution.f + problem.intercept(solution.f))
-        idle = solution.g == 0
-        kept = active[~idle[active] | (margin[active] < _SLACK_MARGIN)]
-        outside = np.ones(len(margin), bool)
-        outside[active] = False
-        violators = np.flatnonzero(outside & idle & (margin < 1))
+        g, n = solution.g, len(solution.g)
+        if n <= _SMALL:
+            return active
+        excess = problem.y * (solution.f + problem.intercept(solution.f)) - 1
+        idle, full = g == 0, np.abs(g) == problem.C
+        inside = np.zeros(n, bool)
+        inside[active] = True
+        settled = (idle & (excess > _SETTLED)) | (full & (excess < -_SETTLED))
+        kept = np.flatnonzero(inside & ~settled)
+        violators = np.flatnonzero(~inside & ((idle & (excess < 0)) | (full & (excess > 0))))
         room = max(_BLOCK, int(_GROWTH * len(kept)))
         if len(violators) > room:
             violators = self.rng.choice(violators, room, replace=False)
@@ -90,26 +97,29 @@ class _Active:
         self.problem = problem.restrict(active)
         self.g = solution.g[active]
         self.f = solution.f[active]
+        self.n_rows = rows.n
         n = len(active)
         fits = n * n * rows.dtype.itemsize <= memory
         self.gram = self.rows.block(np.arange(n)) if fits else None
 
-    def climb(self, solution: Solution, monitor: Monitor, target: float, report) -> str | None:
-        """Move blocks until the relative gap on the active rows is at most `target`; an epoch covers each row once."""
+    def climb(self, enough: float, solution: Solution, monitor: Monitor) -> int:
+        """Move blocks until these rows' share of the gap is `enough`; the number of moves."""
         sweep = max(1, len(self.g) // _BLOCK)
+        total = 0
+        begun = solution.epochs
+        visits = 0
         while True:
-            primal, dual = self.problem.values(self.g, self.f)
-            if report is not None:
-                reason = report(primal, dual)
-            else:
-                closed = primal - dual <= target * max(abs(primal), abs(dual))
-                reason = "optimal" if closed else monitor.reason_to_stop(solution.epochs)
-            if reason is not None:
-                return None if reason == "optimal" and report is None else reason
             moves = sum(self._move_block() for _ in range(sweep))
-            solution.epochs += 1
-            if moves == 0:
-                return "stalled" if report is not None else None
+            total += moves
+            # An epoch is worth one visit to every row of the whole training set.
+            visits += sweep * min(_BLOCK, len(self.g))
+            solution.epochs = begun + -(-visits // self.n_rows)
+            if (
+                self.problem.gap_share(self.g, self.f) <= enough
+                or moves == 0
+                or monitor.reason_to_stop(solution.epochs) is not None
+            ):
+                return total
 
     def _move_block(self) -> int:
         problem = self.problem
