@@ -54,6 +54,8 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     # Set by fit, beside what the subclasses document.
     _kernel: Kernel
     _centre: np.ndarray | None
+    _distinct_support: np.ndarray
+    _distinct_coef: np.ndarray
     _n_rows: int
 
     @abstractmethod
@@ -134,7 +136,9 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if self.kernel == "precomputed":
             scores = given_product(X, np.arange(len(X)), self.support_, g, engine)
         else:
-            vectors = Points(self.support_vectors_, self._centre)
+            # Equal support vectors count once here, with the sum of their coefficients.
+            vectors = Points(self.support_vectors_, self._centre, self._distinct_support)
+            g = self._distinct_coef
             dtype = self._score_dtype(vectors, g)
             scores = cross_product(
                 self._kernel, Points(X, self._centre), vectors, g, dtype, engine, parse_memory(self.memory)
@@ -202,14 +206,18 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _model(self, training: Training, problems: list[Problem], solutions: list[Solution]) -> dict:
         """The attributes that prediction needs."""
         X = training.X
-        g = training.distinct.spread(np.column_stack([solution.g for solution in solutions]), X.shape[0])
+        coef = np.column_stack([solution.g for solution in solutions])
+        g = training.distinct.spread(coef, X.shape[0])
         support = np.flatnonzero(g.any(axis=1))
+        carries = coef.any(axis=1)
         intercepts = [problem.intercept(solution.f) for problem, solution in zip(problems, solutions, strict=True)]
         return {
             "dual_coef_": np.ascontiguousarray(g[support].T),
             "support_": support,
             "support_vectors_": X[:0] if training.kernel is None else X[support],
             "intercept_": np.array(intercepts),
+            "_distinct_support": np.searchsorted(support, training.distinct.first[carries]),
+            "_distinct_coef": coef[carries],
             "_kernel": training.kernel,
             "_centre": training.centre,
             "_n_rows": X.shape[0],

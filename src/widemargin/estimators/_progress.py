@@ -45,8 +45,8 @@ class GapProgress:
         """Close whatever is open: the fit has ended, with or without its gap closed."""
         for task in self._open:
             if task is not None:
-                task.call_on_fit_task_end(**self._told)
-        self._root.call_on_fit_task_end(**self._told, reconstruction_attributes=self.snapshot)
+                self._end(task)
+        self._end(self._root)
 
     def _begin(self, name: str, task_id: int | None = None) -> CallbackContext:
         n_steps = _STEPS * (1 if task_id is None else self._decades)
@@ -54,15 +54,18 @@ class GapProgress:
         task.call_on_fit_task_begin(**self._told)
         return task
 
+    def _end(self, task: CallbackContext) -> bool:
+        return task.call_on_fit_task_end(**self._told, reconstruction_attributes=self.snapshot)
+
     def _close_step(self, machine: int) -> bool:
         single = len(self._closed) == 1
         if single and self._open[0] is None:
             self._open[0] = self._begin(f"gap 1e-{self._closed[0] // _STEPS + 1:02d}")
         step = self._open[machine].subcontext(task_name="step")
         step.call_on_fit_task_begin(**self._told)
-        wants_stop = step.call_on_fit_task_end(**self._told, reconstruction_attributes=self.snapshot)
+        wants_stop = self._end(step)
         self._closed[machine] += 1
         if single and self._closed[0] % _STEPS == 0:
-            wants_stop |= self._open[0].call_on_fit_task_end(**self._told)
+            wants_stop |= self._end(self._open[0])
             self._open[0] = None
         return wants_stop

@@ -105,8 +105,8 @@ def weigh_classes(class_weight: Any, classes: np.ndarray, labels: np.ndarray, we
     present = np.bincount(labels, weight > 0, len(classes)) > 0
     if not present.all():
         raise ValueError(
-            f"sample_weight leaves class {classes[~present].tolist()[0]!r} without a row of positive weight: every class "
-            "needs one, or leave the rows of that class out of X and y."
+            f"sample_weight leaves class {classes[~present].tolist()[0]!r} without a row of positive weight: "
+            "every class needs one, or leave the rows of that class out of X and y."
         )
     factors = compute_class_weight(class_weight, classes=classes, y=classes[labels], sample_weight=weight)
     usable = np.isfinite(factors) & (factors > 0)

@@ -161,10 +161,11 @@ class KernelRows:
 
         def work(share) -> tuple[np.ndarray, int]:
             out = np.zeros(v.shape)
+            scratch = np.empty(self.tile_size**2, self.dtype)
             computed = 0
             for number, rows, columns in share:
                 check_cancelled()
-                tile, is_new = self._obtain(number, rows, columns)
+                tile, is_new = self._obtain(number, rows, columns, scratch)
                 computed += is_new * tile.size
                 product = compiled.tile_product if rows == columns else compiled.symmetric_tile_product
                 product(tile, rows.start, columns.start, v, out)
@@ -182,11 +183,11 @@ class KernelRows:
             self._n_products > _FIRST_PRODUCTS or self.n_tiles * self.tile_size**2 * self.dtype.itemsize < _SMALL_STORE
         )
 
-    def _obtain(self, number: int, rows: slice, columns: slice) -> tuple[np.ndarray, bool]:
-        """The tile, and whether it had to be computed."""
+    def _obtain(self, number: int, rows: slice, columns: slice, scratch: np.ndarray) -> tuple[np.ndarray, bool]:
+        """The tile, in the store or in `scratch`, and whether it had to be computed."""
         shape = rows.stop - rows.start, columns.stop - columns.start
         keep = number < self.n_kept and self._stores_pay()
-        tile = self._store[number, : shape[0] * shape[1]].reshape(shape) if keep else np.empty(shape, self.dtype)
+        tile = (self._store[number] if keep else scratch)[: shape[0] * shape[1]].reshape(shape)
         if keep and self._is_stored[number]:
             return tile, False
         left = self.points.block(rows, self.dtype)
@@ -274,9 +275,13 @@ def cross_product(
     def work(place: slice) -> None:
         block = left.block(place, dtype)
         total = np.zeros((len(v), len(block)))
+        scratch = np.empty(len(block) * step, dtype)  # one for all: fresh memory is slow at its first touch
         for columns in _slices(len(right), step):
             check_cancelled()
-            compiled.tile_product(_tile(kernel, block, right.block(columns, dtype), dtype), 0, columns.start, v, total)
+            width = columns.stop - columns.start
+            tile = scratch[: len(block) * width].reshape(len(block), width)
+            kernel.tile(block, right.block(columns, dtype), tile)
+            compiled.tile_product(tile, 0, columns.start, v, total)
         out[place] = total.T
 
     engine.map(work, _slices(len(left), _share(len(left), step, _SHARES)))

@@ -5,8 +5,8 @@
 Three nested sets. The *active* rows are those whose coefficients may still change: a random sample at first; then the
 rows that are not settled, and a share of those outside that violate optimality; until no row does. Their kernel matrix
 is held where the budget allows. On them, *blocks* of the most violating rows are chosen, and inside a block compiled
-*moves* climb (block_ascent.py). Choosing among the violators at random, not the worst first, keeps the active set small:
-the worst under an early model are mostly outliers. Measurements: docs/design/solvers.md.
+*moves* climb (block_ascent.py). Choosing among the violators at random, not the worst first, keeps the active set
+small: the worst under an early model are mostly outliers. Measurements: docs/design/solvers.md.
 """
 
 from __future__ import annotations
