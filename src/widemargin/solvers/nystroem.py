@@ -20,13 +20,16 @@ _SMALLEST_RANK, _LARGEST_FIRST_RANK = 500, 1000
 class LowRank:
     """K ~ L L' + diag(residual). `grow` doubles the rank while the memory allows; at full rank the picture is exact."""
 
-    def __init__(self, rows: Rows, memory: int, rng: np.random.Generator):
+    def __init__(self, rows: Rows, memory: int, rng: np.random.Generator, n_systems: int = 1):
         self._rows = rows
         self._order = rng.permutation(rows.n)
         self._diagonal = rows.diag()
         self.parts = [slice(start, min(start + _CHUNK, rows.n)) for start in range(0, rows.n, _CHUNK)]
         self.map = rows.engine.map
-        self.largest_rank = max(1, min(rows.n, memory // (2 * rows.dtype.itemsize * rows.n)))
+        # Half of the memory for L and its successor, half for the systems' factors.
+        for_L = memory // (4 * rows.dtype.itemsize * rows.n)
+        for_factors = int(np.sqrt(memory / (4 * 8 * n_systems)))
+        self.largest_rank = max(1, min(rows.n, for_L, for_factors))
         wanted = min(_LARGEST_FIRST_RANK, max(_SMALLEST_RANK, 4 * int(np.sqrt(rows.n))))
         self._build(min(self.largest_rank, wanted))
 

@@ -39,7 +39,7 @@ class SubspaceDescent:
         self.rng = rng
 
     def climb(self, problems, rows, solutions, monitor, targets, names) -> None:
-        picture = LowRank(rows, self.memory // 4 * 3, self.rng)
+        picture = LowRank(rows, self.memory // 4 * 3, self.rng, len(problems))
         affordable = self.memory // 4 // (2 * 8 * rows.n * len(problems))
         size = max(2, min(_DIRECTIONS, affordable))
         climbs = [

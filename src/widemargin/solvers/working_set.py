@@ -47,22 +47,28 @@ class WorkingSet:
 
         active = self._first_active(solution.g)
         gap, scale, reason = judge()
+        part = None
         while reason is None:
             everything = len(active) == rows.n
-            part = _Active(problem, rows, active, solution, self.memory)
-            enough = target * scale if everything else max(0.3 * target * scale, 0.05 * gap)
+            if part is None:
+                part = _Active(problem, rows, active, solution, self.memory)
+            # Where all rows are active a sweep is judged at once; a part is climbed until it has done its share.
+            enough = np.inf if everything else max(0.3 * target * scale, 0.05 * gap)
             moves = part.climb(enough, solution, monitor)
             change = np.zeros(rows.n)
             change[active] = part.g - solution.g[active]
             # The active rows' scores were followed; those of the others need the kernel.
-            f = part.f if everything else solution.f + rows.matvec(change)
+            f = part.f.copy() if everything else solution.f + rows.matvec(change)
             solution.g, solution.f = solution.g + change, f
             gap, scale, reason = judge()
-            if reason is None:
+            if reason is None and not everything:
                 found = self._next_active(problem, solution, active)
-                if moves == 0 and len(found) == len(active):
+                if moves == 0 and np.array_equal(found, active):
                     reason = "stalled"
                 active = found
+                part = None  # its matrix goes before the next one comes
+            elif reason is None and moves == 0:
+                reason = "stalled"
         solution.status = reason
 
     def _first_active(self, g: np.ndarray) -> np.ndarray:
@@ -74,8 +80,6 @@ class WorkingSet:
 
     def _next_active(self, problem: Hinge, solution: Solution, active: np.ndarray) -> np.ndarray:
         g, n = solution.g, len(solution.g)
-        if n <= _SMALL:
-            return active
         excess = problem.y * (solution.f + problem.intercept(solution.f)) - 1
         idle, full = g == 0, np.abs(g) == problem.C
         inside = np.zeros(n, bool)
