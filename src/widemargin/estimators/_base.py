@@ -112,10 +112,11 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if self.certificate_.status == "interrupted":
             raise KeyboardInterrupt
         if self.certificate_.status != "optimal":
+            gap = self.certificate_.relative_gap
+            above = f", above tol={self.tol:g}" if gap > self.tol else ""
             warnings.warn(
-                f"{type(self).__name__} ended at a relative duality gap of {self.certificate_.relative_gap:.1e} after "
-                f"{self.n_iter_} epochs, above tol={self.tol:g} ({self.certificate_.status}): "
-                f"{self.certificate_.advice}.",
+                f"{type(self).__name__} ended at a relative duality gap of {gap:.1e} after {self.n_iter_} epochs"
+                f"{above} ({self.certificate_.status}): {self.certificate_.advice}.",
                 ConvergenceWarning,
                 stacklevel=3,  # the caller's line: fit is wrapped once
             )

@@ -28,6 +28,7 @@ class Kernel(ABC):
     """k(x, z). Frozen: a kernel is its formula and its numbers."""
 
     is_difference = False  # a function of x - z alone: the data may be centred
+    is_definite = True  # positive semidefinite whatever the rows are
 
     @abstractmethod
     def tile(self, left: Block, right: Block, out: np.ndarray) -> None:
@@ -47,7 +48,9 @@ class _ProductKernel(Kernel):
 
     def diagonal(self, points):
         norms = np.concatenate([points.block(chunk, np.float64).squared_norms for chunk in points.chunks()])
+        too_long = ~np.isfinite(norms)
         self._apply(norms[:, None])
+        norms[too_long] = np.inf  # a bounded h would hide that the products with other rows are not numbers
         return norms
 
     @abstractmethod
@@ -70,6 +73,10 @@ class Polynomial(_ProductKernel):
     degree: int
     coef0: float
 
+    @property
+    def is_definite(self) -> bool:
+        return self.coef0 >= 0
+
     def _apply(self, products):
         scalar = products.dtype.type
         compiled.powers(products, scalar(self.gamma), scalar(self.coef0), self.degree)
@@ -77,8 +84,9 @@ class Polynomial(_ProductKernel):
 
 @dataclass(frozen=True)
 class Sigmoid(_ProductKernel):
-    """tanh(gamma x.z + coef0): not positive definite; a closed gap then says stationary, not optimal."""
+    """tanh(gamma x.z + coef0): seldom positive semidefinite, and without that a closed gap does not say optimal."""
 
+    is_definite = False
     gamma: float
     coef0: float
 
@@ -138,6 +146,7 @@ class Laplacian(_DifferenceKernel):
 class Custom(Kernel):
     """A user's function of two blocks of rows, k(X, Z) -> array (rows of X, rows of Z), as SVC takes it."""
 
+    is_definite = False
     function: Callable
 
     def tile(self, left, right, out):

@@ -52,6 +52,9 @@ class Rows(Protocol):
     engine: LocalEngine
 
     @property
+    def is_definite(self) -> bool: ...  # known to be positive semidefinite, whatever the data
+
+    @property
     def evaluations(self) -> int: ...
 
     def block(self, rows: Index, columns: Index | None = None) -> np.ndarray: ...
@@ -91,6 +94,10 @@ class KernelRows:
     def _store(self) -> np.ndarray:
         # One array, so that the system may back it by huge pages: filling it for the first time is thrice as fast.
         return np.empty((self.n_kept, self.tile_size**2), self.dtype)
+
+    @property
+    def is_definite(self) -> bool:
+        return self.kernel.is_definite
 
     @property
     def evaluations(self) -> int:
@@ -200,6 +207,8 @@ class KernelRows:
 
 class GivenRows:
     """kernel="precomputed": the user's matrix is the storage; nothing is computed or copied whole."""
+
+    is_definite = False
 
     def __init__(self, K: np.ndarray, *, memory: int, dtype, engine: LocalEngine, index: np.ndarray | None = None):
         self.K = K

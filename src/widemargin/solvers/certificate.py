@@ -20,8 +20,11 @@ _ADVICE = {
     "stopped": "a callback ended the fit; fit again with warm_start=True to go on from here",
     "interrupted": "the fit was interrupted; fit again with warm_start=True to go on from here",
     "stalled": (
-        "no further progress in double precision: raise tol, lower C, or scale the features to comparable ranges; if "
-        "the kernel is not positive semidefinite (sigmoid, some callables and matrices), a gap may not close at all"
+        "no further progress in double precision: raise tol, lower C, or scale the features to comparable ranges"
+    ),
+    "indefinite": (
+        "the kernel matrix is not positive semidefinite, so that the duality gap says nothing of the optimum: use "
+        "another kernel, or for sigmoid another gamma and coef0"
     ),
 }
 

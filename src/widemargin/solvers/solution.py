@@ -33,8 +33,8 @@ class Record:
 class Solution:
     """One machine's coefficients g and their scores f = K g, usable at any time, moved in place by a solver.
 
-    `status` is "running" until the solver stops: "optimal", "stalled" (no progress in this precision), "max_iter",
-    "time_budget", "stopped" (a callback's wish) or "interrupted" (Ctrl-C).
+    `status` is "running" until the solver stops: "optimal", "stalled" (no progress in this precision), "indefinite"
+    (a gap that proves nothing), "max_iter", "time_budget", "stopped" (a callback's wish) or "interrupted" (Ctrl-C).
     """
 
     g: np.ndarray

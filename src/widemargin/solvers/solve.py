@@ -13,9 +13,14 @@ import numpy as np
 
 from widemargin.kernels import Rows
 from widemargin.problems import Problem
+from widemargin.problems.base import relative_gap
 from widemargin.solvers.certificate import Certificate, certify
 from widemargin.solvers.solution import Monitor, Solution, Solver
 
+# The rows with the largest coefficients, of which so many are searched for a negative eigenvalue ...
+_WITNESSES = 500
+# ... below this share of the largest: less may be the rounding of a float32 matrix.
+_NEGATIVE_SHARE = 1e-5
 # Rounds of refinement; each asks the running gap to be half of the last round's.
 _ROUNDS = 12
 
@@ -31,6 +36,9 @@ def solve(
         if starts.any():
             _recompute(exact, solutions)
         _refine(problems, rows, exact, solutions, solver, monitor)
+        for solution in solutions:
+            if not rows.is_definite and _is_indefinite(exact, solution.g):
+                solution.status = "indefinite"
     except KeyboardInterrupt:
         # The best so far, with the scores as the solver followed them: recomputing could take long.
         for solution in solutions:
@@ -56,9 +64,7 @@ def _refine(problems, rows, exact, solutions, solver, monitor) -> None:
         unfinished = []
         for i in pending:
             solution = solutions[i]
-            primal, dual = problems[i].values(solution.g, solution.f)
-            closed = primal - dual <= monitor.tol * max(abs(primal), abs(dual))
-            if closed:
+            if relative_gap(*problems[i].values(solution.g, solution.f)) <= monitor.tol:
                 solution.status = "optimal"
             elif solution.status == "optimal" or (solution.status == "stalled" and rows.dtype == np.float32):
                 targets[i] /= 2
@@ -76,3 +82,10 @@ def _recompute(exact: Rows, solutions: Sequence[Solution]) -> None:
     scores = exact.matvec(np.column_stack([solution.g for solution in solutions]))
     for column, solution in enumerate(solutions):
         solution.f = np.ascontiguousarray(scores[:, column])
+
+
+def _is_indefinite(exact: Rows, g: np.ndarray) -> bool:
+    """Whether a principal minor of K, over rows that carry weight, has a negative eigenvalue."""
+    witnesses = np.sort(np.argsort(np.abs(g))[-_WITNESSES:])
+    eigenvalues = np.linalg.eigvalsh(exact.block(witnesses, witnesses))
+    return bool(eigenvalues[0] < -_NEGATIVE_SHARE * np.abs(eigenvalues).max())
