@@ -28,7 +28,11 @@ class Kernel(ABC):
     """k(x, z). Frozen: a kernel is its formula and its numbers."""
 
     is_difference = False  # a function of x - z alone: the data may be centred
-    is_definite = True  # positive semidefinite whatever the rows are
+
+    @property
+    def is_definite(self) -> bool:
+        """Whether every kernel matrix is positive semidefinite, whatever the rows."""
+        return True
 
     @abstractmethod
     def tile(self, left: Block, right: Block, out: np.ndarray) -> None:
@@ -74,7 +78,7 @@ class Polynomial(_ProductKernel):
     coef0: float
 
     @property
-    def is_definite(self) -> bool:
+    def is_definite(self):
         return self.coef0 >= 0
 
     def _apply(self, products):
@@ -89,6 +93,10 @@ class Sigmoid(_ProductKernel):
     is_definite = False
     gamma: float
     coef0: float
+
+    @property
+    def is_definite(self):
+        return False
 
     def _apply(self, products):
         products *= self.gamma
