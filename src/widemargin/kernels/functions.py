@@ -90,7 +90,6 @@ class Polynomial(_ProductKernel):
 class Sigmoid(_ProductKernel):
     """tanh(gamma x.z + coef0): seldom positive semidefinite, and without that a closed gap does not say optimal."""
 
-    is_definite = False
     gamma: float
     coef0: float
 
