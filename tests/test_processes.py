@@ -57,6 +57,54 @@ def test_ctrl_c_ends_a_long_map(work, n_jobs):
     assert child.returncode == -signal.SIGINT
 
 
+FIT = """
+import signal, sys
+import numpy as np
+from widemargin import OptimalMarginClassifier, SupportVectorClassifier
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Ready:
+    "Says so once the gap has begun to fall."
+    setup = teardown = lambda self, estimator, context: None
+    on_fit_task_begin = lambda self, estimator, context, **told: None
+
+    def on_fit_task_end(self, estimator, context, **told):
+        print("ready", flush=True)
+
+X = np.random.default_rng(0).normal(size=(20_000, 5))
+y = np.sin(9 * X[:, 0]) + np.random.default_rng(1).normal(size=20_000) > 0
+Machine = OptimalMarginClassifier if sys.argv[1] == "odm" else SupportVectorClassifier
+machine = Machine(C=1e4, gamma=1.0, tol=1e-12, max_iter=-1, solver=sys.argv[2], memory="64MiB")  # hours
+try:
+    machine.set_callbacks(Ready()).fit(X, y)
+except KeyboardInterrupt:
+    assert machine.certificate_.status == "interrupted", machine.certificate_
+    assert 1e-12 < machine.certificate_.relative_gap < 1, machine.certificate_
+    assert np.isfinite(machine.decision_function(X[:100])).all()
+    print("ended", flush=True)
+    raise
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a POSIX signal")
+@pytest.mark.parametrize(("machine", "solver"), [("odm", "auto"), ("svm", "auto"), ("odm", "coordinate")])
+def test_ctrl_c_ends_a_fit_with_a_marked_model(machine, solver):
+    child = subprocess.Popen(
+        [sys.executable, "-c", FIT, machine, solver], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(0.5)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert out.endswith("ended\n"), err
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert child.returncode == -signal.SIGINT
+
+
 FORKED = """
 import os
 import numpy as np

@@ -8,6 +8,8 @@ Tiles must be C-contiguous: in any other layout the same loops compile to scalar
 
 from __future__ import annotations
 
+import math
+
 import numba
 import numpy as np
 from llvmlite import ir
@@ -19,8 +21,10 @@ from numba.extending import intrinsic, overload
 _MATH = {"contract", "reassoc", "nsz", "arcp"}
 compiled = numba.njit(cache=True, nogil=True, fastmath=_MATH)
 
-_LN2 = 0.6931471805599453
-_LOG2E = 1.4426950408889634
+_LOG2E = 1.0 / math.log(2.0)
+# Taylor's series of 2^r: the next term is below half of the last place for |r| <= 1/2.
+_DOUBLE = tuple(math.log(2.0) ** k / math.factorial(k) for k in range(13))
+_SINGLE = tuple(np.float32(term) for term in _DOUBLE[:8])
 
 
 @intrinsic
@@ -39,51 +43,48 @@ def _as_float64(typing_context, bits):
     return types.float64(types.int64), generate
 
 
-def _exp_negative(x):
-    """exp(x) for x <= 0; below the smallest normal number it returns about that number."""
+def _exp2_negative(t):
+    """2^t for t <= 0; below the smallest normal number it returns about that number."""
     raise NotImplementedError
 
 
-@overload(_exp_negative, inline="always")
-def _exp_negative_overload(x):
-    # exp(x) = 2^k exp(r), k an integer, |r| <= ln2 / 2; exp(r) by its Taylor polynomial in Horner's form.
-    if x == types.float32:
+@overload(_exp2_negative, inline="always")
+def _exp2_negative_overload(t):
+    # 2^t = 2^k 2^r, k an integer, |r| <= 1/2; 2^r by Horner's rule.
+    if t == types.float32:
 
-        def single(x):
-            t = max(x * np.float32(_LOG2E), np.float32(-126.0))
+        def single(t):
+            t = max(t, np.float32(-126.0))
             k = np.int32(t - np.float32(0.5))
-            r = (t - np.float32(k)) * np.float32(_LN2)
-            p = np.float32(1 / 5040)
-            p = p * r + np.float32(1 / 720)
-            p = p * r + np.float32(1 / 120)
-            p = p * r + np.float32(1 / 24)
-            p = p * r + np.float32(1 / 6)
-            p = p * r + np.float32(1 / 2)
-            p = p * r + np.float32(1)
-            p = p * r + np.float32(1)
+            r = t - np.float32(k)
+            p = _SINGLE[7] * r + _SINGLE[6]
+            p = p * r + _SINGLE[5]
+            p = p * r + _SINGLE[4]
+            p = p * r + _SINGLE[3]
+            p = p * r + _SINGLE[2]
+            p = p * r + _SINGLE[1]
+            p = p * r + _SINGLE[0]
             return p * _as_float32(np.int32((k + np.int32(127)) << np.int32(23)))
 
         return single
-    if x == types.float64:
+    if t == types.float64:
 
-        def double(x):
-            t = max(x * _LOG2E, -1022.0)
+        def double(t):
+            t = max(t, -1022.0)
             k = np.int64(t - 0.5)
-            r = (t - np.float64(k)) * _LN2
-            p = 1 / 6227020800
-            p = p * r + 1 / 479001600
-            p = p * r + 1 / 39916800
-            p = p * r + 1 / 3628800
-            p = p * r + 1 / 362880
-            p = p * r + 1 / 40320
-            p = p * r + 1 / 5040
-            p = p * r + 1 / 720
-            p = p * r + 1 / 120
-            p = p * r + 1 / 24
-            p = p * r + 1 / 6
-            p = p * r + 1 / 2
-            p = p * r + 1.0
-            p = p * r + 1.0
+            r = t - np.float64(k)
+            p = _DOUBLE[12] * r + _DOUBLE[11]
+            p = p * r + _DOUBLE[10]
+            p = p * r + _DOUBLE[9]
+            p = p * r + _DOUBLE[8]
+            p = p * r + _DOUBLE[7]
+            p = p * r + _DOUBLE[6]
+            p = p * r + _DOUBLE[5]
+            p = p * r + _DOUBLE[4]
+            p = p * r + _DOUBLE[3]
+            p = p * r + _DOUBLE[2]
+            p = p * r + _DOUBLE[1]
+            p = p * r + _DOUBLE[0]
             return p * _as_float64((k + np.int64(1023)) << np.int64(52))
 
         return double
@@ -93,12 +94,15 @@ def _exp_negative_overload(x):
 @compiled
 def exp_of_products(products, left, right, scale):
     """products[i, j] <- exp(min(0, scale * products[i, j] + left[i] + right[j])): the RBF kernel after a GEMM."""
-    zero = products.dtype.type(0)
+    number = products.dtype.type
+    zero, unit = number(0), number(_LOG2E)
+    scale = scale * unit
+    b = right * unit
     for i in range(products.shape[0]):
         row = products[i]
-        a = left[i]
+        a = left[i] * unit
         for j in range(row.shape[0]):
-            row[j] = _exp_negative(min(zero, scale * row[j] + a + right[j]))
+            row[j] = _exp2_negative(min(zero, scale * row[j] + a + b[j]))
 
 
 @compiled
@@ -147,10 +151,11 @@ def absolute_distances(a, b_transposed, out):
 @compiled
 def exp_scaled(values, scale):
     """values <- exp(scale * values), scale * values <= 0, in place."""
+    scale = scale * values.dtype.type(_LOG2E)
     for i in range(values.shape[0]):
         row = values[i]
         for j in range(row.shape[0]):
-            row[j] = _exp_negative(scale * row[j])
+            row[j] = _exp2_negative(scale * row[j])
 
 
 @compiled

@@ -24,15 +24,15 @@ import numpy as np
 from widemargin.engines import LocalEngine, check_cancelled
 from widemargin.kernels import compiled
 from widemargin.kernels.functions import Kernel
-from widemargin.kernels.points import Block, Index, Points
+from widemargin.kernels.points import Block, Blocks, Index, Points
 
 # Work is cut into so many shares, and the tile is chosen for so many workers, whatever their number: nothing that
 # decides the order of a sum depends on n_workers, so that the results are the same to the last bit.
 _SHARES = 16
-_LARGEST_TILE = 1024
+_LARGEST_TILE = 512
 _SMALLEST_TILE = 64
-_FIRST_PRODUCTS = 5
-_SMALL_STORE = 256 << 20
+# What an entry costs beside its multiply-adds, in multiply-adds: its formula, and its pass through a product.
+_FORMULA_COST, _PASS_COST = 20, 12
 _FEWEST_ROWS = 256  # a share of fewer rows would spend its time on the columns' blocks
 
 
@@ -56,6 +56,12 @@ class Rows(Protocol):
 
     @property
     def evaluations(self) -> int: ...
+
+    @property
+    def entry_cost(self) -> float: ...  # of a kernel entry, in multiply-adds of a GEMM: what solvers plan with
+
+    @property
+    def product_cost(self) -> float: ...  # of matvec, in the same unit
 
     def block(self, rows: Index, columns: Index | None = None) -> np.ndarray: ...
     def matvec(self, v: np.ndarray) -> np.ndarray: ...
@@ -86,9 +92,10 @@ class KernelRows:
         partial = (self.n_shares + 2) * self.n_columns * self.n * 8
         n_places = -(-self.n // self.tile_size)
         self.n_tiles = n_places * (n_places + 1) // 2
-        self.n_kept = min(self.n_tiles, max(0, memory - working - partial) // (self.tile_size**2 * self.dtype.itemsize))
+        self._blocks = Blocks(points, self.dtype, memory // 8)
+        left = memory - working - partial - self._blocks.bytes
+        self.n_kept = min(self.n_tiles, max(0, left) // (self.tile_size**2 * self.dtype.itemsize))
         self._is_stored = np.zeros(self.n_kept, dtype=bool)
-        self._n_products = 0
 
     @cached_property
     def _store(self) -> np.ndarray:
@@ -107,6 +114,15 @@ class KernelRows:
     def storage(self) -> str:
         """How the budget lets K be held: "stored", "cached" (in part) or "streamed"."""
         return "stored" if self.n_kept == self.n_tiles else "cached" if self.n_kept else "streamed"
+
+    @property
+    def entry_cost(self) -> float:
+        return self.points.pair_cost + _FORMULA_COST
+
+    @property
+    def product_cost(self) -> float:
+        streamed = 1 - self.n_kept / self.n_tiles
+        return self.n**2 / 2 * (streamed * self.entry_cost + _PASS_COST)
 
     def diag(self) -> np.ndarray:
         return self.kernel.diagonal(self.points)
@@ -164,7 +180,6 @@ class KernelRows:
     def _symmetric(self, v: np.ndarray) -> np.ndarray:
         """K v, one vector a row of v and of the result."""
         tiles = list(_lower_triangle(_slices(self.n, self.tile_size)))
-        self._n_products += 1
 
         def work(share) -> tuple[np.ndarray, int]:
             out = np.zeros(v.shape)
@@ -184,22 +199,14 @@ class KernelRows:
             self.tally.evaluations += computed
         return total
 
-    def _stores_pay(self) -> bool:
-        # Memory touched for the first time costs more than computing what goes there: only a long fit earns it back.
-        return (
-            self._n_products > _FIRST_PRODUCTS or self.n_tiles * self.tile_size**2 * self.dtype.itemsize < _SMALL_STORE
-        )
-
     def _obtain(self, number: int, rows: slice, columns: slice, scratch: np.ndarray) -> tuple[np.ndarray, bool]:
         """The tile, in the store or in `scratch`, and whether it had to be computed."""
         shape = rows.stop - rows.start, columns.stop - columns.start
-        keep = number < self.n_kept and self._stores_pay()
+        keep = number < self.n_kept
         tile = (self._store[number] if keep else scratch)[: shape[0] * shape[1]].reshape(shape)
         if keep and self._is_stored[number]:
             return tile, False
-        left = self.points.block(rows, self.dtype)
-        right = left if rows == columns else self.points.block(columns, self.dtype)
-        self.kernel.tile(left, right, tile)
+        self.kernel.tile(self._blocks[rows], self._blocks[columns], tile)
         if keep:
             self._is_stored[number] = True
         return tile, True
@@ -219,6 +226,8 @@ class GivenRows:
         self.n = len(self.index)
         self.tally = Tally()
         self.storage = "given"
+        self.entry_cost = 1.0
+        self.product_cost = float(self.n) ** 2 * _PASS_COST
 
     @property
     def evaluations(self) -> int:
@@ -280,6 +289,7 @@ def cross_product(
     v = np.ascontiguousarray(v.T, dtype=np.float64)
     out = np.zeros((len(left), len(v)))
     step = choose_tile_size(left, max(len(left), len(right)), dtype.itemsize, memory, engine.n_workers)
+    right_blocks = Blocks(right, dtype, memory // 4)
 
     def work(place: slice) -> None:
         block = left.block(place, dtype)
@@ -289,7 +299,7 @@ def cross_product(
             check_cancelled()
             width = columns.stop - columns.start
             tile = scratch[: len(block) * width].reshape(len(block), width)
-            kernel.tile(block, right.block(columns, dtype), tile)
+            kernel.tile(block, right_blocks[columns], tile)
             compiled.tile_product(tile, 0, columns.start, v, total)
         out[place] = total.T
 

@@ -13,8 +13,11 @@ from widemargin.kernels import Rows
 
 # Sums over more rows than this are gathered in float64: a long float32 sum loses the identity in I + L'EL.
 _CHUNK = 4096
-_STALE_SHARE = 0.05  # so much of the curvature may have changed before the system is factored anew
-_SMALLEST_RANK, _LARGEST_FIRST_RANK = 500, 1000
+_SMALLEST_RANK, _LARGEST_FIRST_RANK = 200, 1000
+# A row's passes besides the multiply-adds, in multiply-adds, for each column of L.
+_PASSES = 100
+# So much of the curvature may have changed before the system is factored anew: the more, the dearer that is.
+_STALE_SHARES, _STALE_SHARE_AT_PAR = (0.05, 0.5), 0.2
 
 
 class LowRank:
@@ -26,25 +29,48 @@ class LowRank:
         self._diagonal = rows.diag()
         self.parts = [slice(start, min(start + _CHUNK, rows.n)) for start in range(0, rows.n, _CHUNK)]
         self.map = rows.engine.map
-        # Half of the memory for L and its successor, half for the systems' factors.
-        for_L = memory // (4 * rows.dtype.itemsize * rows.n)
+        self.product_cost = rows.product_cost
+        # Two fifths of the memory for L, the rest for the systems' factors and for what is on its way.
+        for_L = int(0.4 * memory) // (rows.dtype.itemsize * rows.n)
         for_factors = int(np.sqrt(memory / (4 * 8 * n_systems)))
         self.largest_rank = max(1, min(rows.n, for_L, for_factors))
         wanted = min(_LARGEST_FIRST_RANK, max(_SMALLEST_RANK, 4 * int(np.sqrt(rows.n))))
         self._build(min(self.largest_rank, wanted))
 
-    def grow(self) -> bool:
-        """Twice the rank, or False where there is no room for more."""
-        if self.rank == self.largest_rank:
-            return False
-        self._build(min(self.largest_rank, 2 * self.rank))
-        return True
+    @property
+    def larger_rank(self) -> int:
+        return min(self.largest_rank, 2 * self.rank)
+
+    def growth_cost(self) -> float:
+        """Multiply-adds to grow and to factor the system that follows; infinite where there is no room."""
+        rank = self.larger_rank
+        if rank == self.rank:
+            return np.inf
+        return self._rows.n * rank * (self._rows.entry_cost + rank) + self.factor_cost(rank)
+
+    def factor_cost(self, rank: int) -> float:
+        return self._rows.n * rank * (rank / 2 + _PASSES)
+
+    @property
+    def patience(self) -> float:
+        """The share of the curvature that may have changed before a system is factored anew."""
+        if self.rank == self._rows.n:
+            return 0.0  # an exact picture is made better by the latest curvature, a rough one is not
+        lowest, highest = _STALE_SHARES
+        at_par = self.factor_cost(self.rank) / self.product_cost
+        return min(highest, max(lowest, _STALE_SHARE_AT_PAR * at_par))
+
+    def grow(self) -> None:
+        self._build(self.larger_rank)
 
     def _build(self, rank: int) -> None:
         self.rank = rank
+        self.L = np.empty((0, 0))  # the last one goes before the next one comes
         pivots = np.sort(self._order[:rank])
         core = self._rows.block(pivots, pivots).astype(np.float64)
-        factor = _safe_cholesky(0.5 * (core + core.T)).astype(self._rows.dtype)
+        factor = _safe_cholesky(0.5 * (core + core.T))
+        # Not solve_triangular chunk by chunk: SciPy holds the interpreter's lock there, and one core would idle.
+        inverse = solve_triangular(factor, np.eye(rank), lower=True, check_finite=False).astype(self._rows.dtype)
         self.L = np.empty((self._rows.n, rank), self._rows.dtype)
         self.residual = np.empty(self._rows.n)
 
@@ -52,7 +78,7 @@ class LowRank:
             # K is symmetric, so the rows of the pivots are its columns too.
             block = self._rows.block(pivots, np.arange(part.start, part.stop))
             L = self.L[part]
-            L[:] = solve_triangular(factor, block, lower=True, overwrite_b=True, check_finite=False).T
+            np.matmul(block.T, inverse.T, out=L)
             self.residual[part] = np.maximum(self._diagonal[part] - np.einsum("ij,ij->i", L, L), 0.0)
 
         self.map(fill, self.parts)
@@ -92,9 +118,7 @@ class NewtonSystem:
 
     def solve(self, H: np.ndarray, r: np.ndarray) -> np.ndarray:
         # With M = I + H R, E = M^-1 H and S = I + L'EL:  z = M^-1 r - E L S^-1 L' M^-1 r  (Woodbury).
-        # A rough picture is not made better by the latest curvature; an exact one is.
-        patience = 0 if self.picture.rank == len(H) else _STALE_SHARE
-        if self._rank != self.picture.rank or np.abs(self._H - H).sum() > patience * self._H.sum():
+        if self._rank != self.picture.rank or np.abs(self._H - H).sum() > self.picture.patience * self._H.sum():
             self._factor(H)
         if self._core is None:
             return r

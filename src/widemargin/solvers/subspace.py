@@ -22,9 +22,9 @@ from widemargin.solvers.solution import Monitor, Solution
 
 _DIRECTIONS = 20
 _NEWTON_STEPS = 30
-# Slow: the gap has not fallen to `share` of itself within so many epochs. Then a finer picture is worth its price ...
-_SLOW_EPOCHS, _SLOW_SHARE = 5, 0.3
-# ... and here the working precision is exhausted.
+# The pace that a forecast goes by is that of so many epochs; a finer picture saves half of the epochs to come.
+_PACE_EPOCHS, _SAVED_SHARE = 5, 0.5
+# The working precision is exhausted where the gap has not fallen to this share of itself within so many epochs.
 _STALLED_EPOCHS, _STALLED_SHARE = 20, 0.95
 
 Climb = Generator[np.ndarray, np.ndarray, None]
@@ -35,7 +35,7 @@ class SubspaceDescent:
 
     def __init__(self, memory: int, rng: np.random.Generator):
         # Its share of the budget; the rows have the rest.
-        self.memory = int(0.25 * memory)
+        self.memory = int(0.3 * memory)
         self.rng = rng
 
     def climb(self, problems, rows, solutions, monitor, targets, names) -> None:
@@ -74,12 +74,14 @@ def _climb(
         primal, dual = problem.values(solution.g, solution.f)
         gaps.append(primal - dual)
         reason = monitor.report(solution.epochs, primal, dual, name, target)
-        if reason is None and _is_slow(gaps, _STALLED_EPOCHS, _STALLED_SHARE):
+        if reason is None and len(gaps) > _STALLED_EPOCHS and gaps[-1] > _STALLED_SHARE * gaps[-1 - _STALLED_EPOCHS]:
             reason = "stalled"
         if reason is not None:
             solution.status = reason
             return
-        if _is_slow(gaps[grown_at:], _SLOW_EPOCHS, _SLOW_SHARE) and picture.grow():
+        epochs_left = _forecast(gaps[grown_at:], target * max(abs(primal), abs(dual)))
+        if _SAVED_SHARE * epochs_left * picture.product_cost > picture.growth_cost():
+            picture.grow()
             grown_at = len(gaps)
         rounding = problem.rounding(0.5 * (primal - dual))
         link, curvature = problem.smooth_link(solution.f, rounding)
@@ -90,8 +92,12 @@ def _climb(
         solution.epochs += 1
 
 
-def _is_slow(gaps: Sequence[float], epochs: int, share: float) -> bool:
-    return len(gaps) > epochs and gaps[-1] > share * gaps[-1 - epochs]
+def _forecast(gaps: Sequence[float], target: float) -> float:
+    """Epochs to come until the gap is at the target, at the pace of the last ones; 0 while there is no pace yet."""
+    if len(gaps) <= _PACE_EPOCHS:
+        return 0.0
+    pace = np.log(gaps[-1 - _PACE_EPOCHS] / gaps[-1]) / _PACE_EPOCHS
+    return np.log(gaps[-1] / target) / pace if pace > 0 else np.inf
 
 
 class _Span:

@@ -15,7 +15,7 @@ import numpy as np
 
 from widemargin.kernels import Rows
 from widemargin.problems import Hinge
-from widemargin.solvers.block_ascent import add_rows, ascend_pairs, ascend_singles, corner
+from widemargin.solvers.block_ascent import add_rows, ascend_pairs, ascend_singles, choose_pairs, choose_singles
 from widemargin.solvers.solution import Monitor, Solution
 
 _BLOCK = 256
@@ -128,7 +128,8 @@ class _Active:
     def _move_block(self) -> int:
         problem = self.problem
         gradient = problem.y - self.f
-        block, violation = self._choose(gradient)
+        choose, ascend = (choose_pairs, ascend_pairs) if problem.has_intercept else (choose_singles, ascend_singles)
+        block, violation = choose(gradient, self.g, problem.lower, problem.upper, _BLOCK)
         if not violation > 0:
             return 0
         if self.gram is None:
@@ -136,9 +137,10 @@ class _Active:
         else:
             kernel, places = self.gram, block
         g = self.g[block]
-        ascend = ascend_pairs if problem.has_intercept else ascend_singles
         moves = ascend(
-            corner(kernel, places, block),
+            kernel,
+            places,
+            block,
             gradient[block],
             g,
             problem.lower[block],
@@ -151,22 +153,3 @@ class _Active:
         self.g[block] = g
         add_rows(kernel, places[moved], change[moved], self.f)
         return moves
-
-    def _choose(self, gradient: np.ndarray) -> tuple[np.ndarray, float]:
-        """The rows that violate optimality most, and by how much."""
-        can_rise, can_fall = self.g < self.problem.upper, self.g > self.problem.lower
-        if self.problem.has_intercept:
-            # Optimal where no row that can rise has a larger gradient than one that can fall.
-            rising = np.where(can_rise, gradient, -np.inf)
-            falling = np.where(can_fall, gradient, np.inf)
-            half = max(1, min(_BLOCK, len(gradient)) // 2)
-            highest, lowest = _largest(rising, half), _largest(-falling, half)
-            block = np.union1d(highest[np.isfinite(rising[highest])], lowest[np.isfinite(falling[lowest])])
-            return block, float(rising.max() - falling.min())
-        violation = np.where(gradient > 0, can_rise, can_fall) * np.abs(gradient)
-        block = np.sort(_largest(violation, min(_BLOCK, len(gradient))))
-        return block, float(violation.max())
-
-
-def _largest(values: np.ndarray, count: int) -> np.ndarray:
-    return np.argpartition(values, len(values) - count)[-count:]
