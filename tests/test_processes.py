@@ -73,14 +73,14 @@ class Ready:
         print("ready", flush=True)
 
 X = np.random.default_rng(0).normal(size=(20_000, 5))
-y = np.sin(9 * X[:, 0]) + np.random.default_rng(1).normal(size=20_000) > 0
+y = X[:, 0] + 0.3 * np.random.default_rng(1).normal(size=20_000) > 0
 Machine = OptimalMarginClassifier if sys.argv[1] == "odm" else SupportVectorClassifier
-machine = Machine(C=1e4, gamma=1.0, tol=1e-12, max_iter=-1, solver=sys.argv[2], memory="64MiB")  # hours
+machine = Machine(C=1, gamma=0.2, tol=1e-12, max_iter=-1, solver=sys.argv[2], memory="64MiB")
 try:
     machine.set_callbacks(Ready()).fit(X, y)
 except KeyboardInterrupt:
     assert machine.certificate_.status == "interrupted", machine.certificate_
-    assert 1e-12 < machine.certificate_.relative_gap < 1, machine.certificate_
+    assert 1e-12 < machine.certificate_.relative_gap <= 1, machine.certificate_
     assert np.isfinite(machine.decision_function(X[:100])).all()
     print("ended", flush=True)
     raise
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_a_fit_with_a_marked_model(machine, solver):
         [sys.executable, "-c", FIT, machine, solver], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        assert child.stdout.readline() == "ready\n"
+        assert child.stdout.readline() == "ready\n", child.stderr.read()
         time.sleep(0.5)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=60)

@@ -13,7 +13,7 @@ import numpy as np
 
 from widemargin.kernels import is_sparse
 
-_CHUNK = 4096
+_CHUNK_VALUES = 1 << 20  # values looked at together
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,9 @@ def _hashes(X: Any) -> np.ndarray:
         sums = running[X.indptr[1:]] - running[X.indptr[:-1]]
     else:
         sums = np.empty(X.shape[0], np.uint64)
-        for start in range(0, len(X), _CHUNK):
-            part = slice(start, start + _CHUNK)
+        step = _chunk_rows(X)
+        for start in range(0, len(X), step):
+            part = slice(start, start + step)
             sums[part] = (_bits(X[part]) * factors).sum(axis=1, dtype=np.uint64)
     sums ^= sums >> np.uint64(31)
     sums *= np.uint64(0x9E3779B97F4A7C15)
@@ -78,11 +79,17 @@ def _equal_neighbours(X: Any, labels: np.ndarray, order: np.ndarray) -> np.ndarr
     """Whether order[k] and order[k + 1] are the same row with the same label."""
     left, right = order[:-1], order[1:]
     equal = labels[left] == labels[right]
-    for start in range(0, len(left), _CHUNK):
-        part = slice(start, start + _CHUNK)
+    step = _chunk_rows(X)
+    for start in range(0, len(left), step):
+        part = slice(start, start + step)
         if is_sparse(X):
             same = np.diff((X[left[part]] != X[right[part]]).tocsr().indptr) == 0
         else:
             same = (X[left[part]] == X[right[part]]).all(axis=1)
         equal[part] &= same
     return equal
+
+
+def _chunk_rows(X: Any) -> int:
+    row_length = X.nnz // X.shape[0] if is_sparse(X) else X.shape[1]
+    return max(1, _CHUNK_VALUES // max(1, row_length))

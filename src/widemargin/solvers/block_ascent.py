@@ -164,7 +164,7 @@ def _largest(values, count):
     size = 0
     for s in range(len(values)):
         x = values[s]
-        if size == count and x <= keys[0] or x == -np.inf:
+        if (size == count and x <= keys[0]) or x == -np.inf:
             continue
         if size < count:  # from the last place up
             k = size

