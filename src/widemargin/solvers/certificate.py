@@ -33,7 +33,8 @@ _ADVICE = {
 class Certificate:
     """How good an answer is. The optimum lies between `dual` and `primal`.
 
-    `status` is "optimal" where relative_gap <= tol, and otherwise says what ended the fit.
+    `status` is "optimal" where relative_gap <= tol, and otherwise says what ended the fit. After Ctrl-C
+    ("interrupted") the values are the solver's running ones: recomputing them could take long.
     """
 
     primal: float
