@@ -166,7 +166,14 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return np.float32 if error < _SCORE_ERROR else np.float64
 
     def _make_engine(self) -> LocalEngine:
-        return LocalEngine(self.n_jobs) if self.engine == "local" else self.engine
+        if self.engine == "local":
+            return LocalEngine(self.n_jobs)
+        if not hasattr(self.engine, "n_workers"):
+            raise TypeError(
+                f"engine={self.engine!r} does not say how many workers it has: an engine has map, limit_blas and "
+                'n_workers, as widemargin.engines.LocalEngine does; or use engine="local".'
+            )
+        return self.engine
 
     def _check_training_data(self, X, y, sample_weight):
         """X, the rows' classes as indices of classes_, and their weights."""

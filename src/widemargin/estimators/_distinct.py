@@ -56,15 +56,20 @@ def _hashes(X: Any) -> np.ndarray:
     factors = rng.integers(0, 2**63, X.shape[1], dtype=np.uint64) * 2 + 1
     if is_sparse(X):
         # Differences of running sums are right modulo 2^64, which is all that a hash needs.
-        running = np.zeros(X.nnz + 1, np.uint64)
-        np.cumsum(_bits(X.data) * factors[X.indices], out=running[1:])
-        sums = running[X.indptr[1:]] - running[X.indptr[:-1]]
+        def hashes(rows):
+            running = np.zeros(rows.nnz + 1, np.uint64)
+            np.cumsum(_bits(rows.data) * factors[rows.indices], out=running[1:])
+            return running[rows.indptr[1:]] - running[rows.indptr[:-1]]
     else:
-        sums = np.empty(X.shape[0], np.uint64)
-        step = _chunk_rows(X)
-        for start in range(0, len(X), step):
-            part = slice(start, start + step)
-            sums[part] = (_bits(X[part]) * factors).sum(axis=1, dtype=np.uint64)
+
+        def hashes(rows):
+            return (_bits(rows) * factors).sum(axis=1, dtype=np.uint64)
+
+    sums = np.empty(X.shape[0], np.uint64)
+    step = _chunk_rows(X)
+    for start in range(0, len(sums), step):
+        part = slice(start, start + step)
+        sums[part] = hashes(X[part])
     sums ^= sums >> np.uint64(31)
     sums *= np.uint64(0x9E3779B97F4A7C15)
     return sums ^ (sums >> np.uint64(29))

@@ -30,8 +30,9 @@ class OptimalMarginClassifier(KernelMachine):
         Price of a margin too large relative to one too small.
     kernel : {"linear", "rbf", "laplacian", "poly", "sigmoid", "precomputed"} or callable, default="rbf"
     gamma : {"scale", "auto"} or float, default="scale"
-    degree, coef0 : float, default=3, 0.0
-        Of the polynomial (and, coef0, the sigmoid) kernel. All four mean what they mean for scikit-learn's SVC.
+    degree, coef0 : int and float, default=3, 0.0
+        Of the polynomial (and, coef0, the sigmoid) kernel. All four mean what they mean for scikit-learn's SVC;
+        "scale" counts each row by its sample weight.
     tol : float, default=1e-3
         The relative duality gap (P - D) / max(|P|, |D|) to reach; `certificate_` says what was reached.
     max_iter : int, default=1000

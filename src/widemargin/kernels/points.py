@@ -143,10 +143,10 @@ class Block:
 class Blocks:
     """The blocks of a product, in the tiles' dtype: each is made once where `memory` holds them all."""
 
-    def __init__(self, points: Points, dtype, memory: int):
+    def __init__(self, points: Points, dtype, step: int, memory: int):
         self._points = points
         self._dtype = np.dtype(dtype)
-        needed = points.operand_bytes(len(points), self._dtype.itemsize)
+        needed = -(-len(points) // step) * points.operand_bytes(step, self._dtype.itemsize)
         self.bytes = needed if needed <= memory else 0
         self._kept: dict[int, Block] = {}
 

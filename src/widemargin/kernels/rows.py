@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from threading import Lock
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -41,6 +42,11 @@ class Tally:
     """Kernel entries computed so far, shared by all rows that were made from each other."""
 
     evaluations: int = 0
+    _lock: Any = field(default_factory=Lock, repr=False)
+
+    def add(self, entries: int) -> None:
+        with self._lock:  # blocks are also made inside the workers
+            self.evaluations += entries
 
 
 class Rows(Protocol):
@@ -92,7 +98,7 @@ class KernelRows:
         partial = (self.n_shares + 2) * self.n_columns * self.n * 8
         n_places = -(-self.n // self.tile_size)
         self.n_tiles = n_places * (n_places + 1) // 2
-        self._blocks = Blocks(points, self.dtype, memory // 8)
+        self._blocks = Blocks(points, self.dtype, self.tile_size, memory // 8)
         left = memory - working - partial - self._blocks.bytes
         self.n_kept = min(self.n_tiles, max(0, left) // (self.tile_size**2 * self.dtype.itemsize))
         self._is_stored = np.zeros(self.n_kept, dtype=bool)
@@ -131,10 +137,13 @@ class KernelRows:
         return self._with(self.points.subset(index), self.dtype)
 
     def in_dtype(self, dtype, *, stored: bool = True) -> KernelRows:
-        """The same rows in another working dtype; with stored=False nothing of K is kept."""
+        """The same rows in another working dtype; with stored=False nothing of K is kept, else these let go of it."""
         rows = self._with(self.points, dtype)
         if not stored:
             rows.n_kept = 0
+        elif rows.dtype != self.dtype:
+            self.__dict__.pop("_store", None)
+            self._is_stored[:] = False
         return rows
 
     def _with(self, points: Points, dtype) -> KernelRows:
@@ -145,7 +154,7 @@ class KernelRows:
         column_points = self.points if columns is None else self.points.subset(columns)
         out = np.empty((len(row_points), len(column_points)), self.dtype)
         fill(self.kernel, row_points, column_points, out, self.engine, self.tile_size)
-        self.tally.evaluations += out.size
+        self.tally.add(out.size)
         return out
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
@@ -174,7 +183,7 @@ class KernelRows:
             out[rest] = cross_product(
                 self.kernel, self.points, inner.points, v[support], self.dtype, self.engine, self.memory, rows=rest
             )
-            self.tally.evaluations += len(rest) * len(support)
+            self.tally.add(len(rest) * len(support))
         return out
 
     def _symmetric(self, v: np.ndarray) -> np.ndarray:
@@ -196,7 +205,7 @@ class KernelRows:
         total = np.zeros(v.shape)
         for out, computed in self.engine.map(work, [tiles[start :: self.n_shares] for start in range(self.n_shares)]):
             total += out
-            self.tally.evaluations += computed
+            self.tally.add(computed)
         return total
 
     def _obtain(self, number: int, rows: slice, columns: slice, scratch: np.ndarray) -> tuple[np.ndarray, bool]:
@@ -213,7 +222,7 @@ class KernelRows:
 
 
 class GivenRows:
-    """kernel="precomputed": the user's matrix is the storage; nothing is computed or copied whole."""
+    """kernel="precomputed": the user's matrix is the storage; nothing is computed, and only blocks are copied."""
 
     is_definite = False
 
@@ -244,7 +253,11 @@ class GivenRows:
 
     def block(self, rows: Index, columns: Index | None = None) -> np.ndarray:
         picked = self.index if columns is None else self.index[columns]
-        return self.K[np.ix_(self.index[rows], picked)].astype(self.dtype, copy=False)
+        chosen = self.index[rows]
+        out = np.empty((len(chosen), len(picked)), self.dtype)
+        for place in _slices(len(chosen), _FEWEST_ROWS):
+            out[place] = self.K[np.ix_(chosen[place], picked)]
+        return out
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
         columns = v.reshape(self.n, -1)
@@ -289,7 +302,7 @@ def cross_product(
     v = np.ascontiguousarray(v.T, dtype=np.float64)
     out = np.zeros((len(left), len(v)))
     step = choose_tile_size(left, max(len(left), len(right)), dtype.itemsize, memory, engine.n_workers)
-    right_blocks = Blocks(right, dtype, memory // 4)
+    right_blocks = Blocks(right, dtype, step, memory // 4)
 
     def work(place: slice) -> None:
         block = left.block(place, dtype)

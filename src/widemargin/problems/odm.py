@@ -59,7 +59,7 @@ class MarginDistribution(Problem):
     def smooth_link(self, f: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
         """The link of the loss whose conjugate is the rounded one, and its derivative -dg/df >= 0.
 
-        Solves a u + theta u / sqrt(u^2 + s^2) = 1 - y f row by row.
+        Solves a u + theta u / sqrt(u^2 + s^2) = 1 - y f row by row: nearly, for it only points the way.
         """
         excess = 1 - self.y * f
         size = np.abs(excess)

@@ -14,18 +14,19 @@ import numpy as np
 from widemargin.problems import Problem
 from widemargin.problems.base import relative_gap
 
+# The worst first.
 _ADVICE = {
-    "max_iter": "raise max_iter, or lower C",
-    "time_budget": "raise time_budget, or fit again with warm_start=True to go on from here",
-    "stopped": "a callback ended the fit; fit again with warm_start=True to go on from here",
     "interrupted": "the fit was interrupted; fit again with warm_start=True to go on from here",
-    "stalled": (
-        "no further progress in double precision: raise tol, lower C, or scale the features to comparable ranges"
-    ),
     "indefinite": (
         "the kernel matrix is not positive semidefinite, so that the duality gap says nothing of the optimum: use "
         "another kernel, or for sigmoid another gamma and coef0"
     ),
+    "stalled": (
+        "no further progress in double precision: raise tol, lower C, or scale the features to comparable ranges"
+    ),
+    "stopped": "a callback ended the fit; fit again with warm_start=True to go on from here",
+    "time_budget": "raise time_budget, or fit again with warm_start=True to go on from here",
+    "max_iter": "raise max_iter, or lower C",
 }
 
 
@@ -34,7 +35,8 @@ class Certificate:
     """How good an answer is. The optimum lies between `dual` and `primal`.
 
     `status` is "optimal" where relative_gap <= tol, and otherwise says what ended the fit. After Ctrl-C
-    ("interrupted") the values are the solver's running ones: recomputing them could take long.
+    ("interrupted") the values are the solver's running ones: recomputing them could take long. `kernel_evaluations`
+    are those of the whole fit; a single machine's certificate has none of its own.
     """
 
     primal: float
@@ -61,10 +63,10 @@ class Certificate:
         return f"{self.status}: primal {self.primal:.6g}, dual {self.dual:.6g}, relative gap {self.relative_gap:.1e}"
 
 
-def certify(problem: Problem, g: np.ndarray, f: np.ndarray, status: str, evaluations: int = 0) -> Certificate:
+def certify(problem: Problem, g: np.ndarray, f: np.ndarray, status: str) -> Certificate:
     """The certificate of the coefficients g with scores f = K g."""
     primal, dual = problem.values(g, f)
-    return Certificate(primal, dual, problem.infeasibility(g), status, evaluations)
+    return Certificate(primal, dual, problem.infeasibility(g), status)
 
 
 def combine(certificates: Sequence[Certificate], evaluations: int) -> Certificate:
@@ -74,6 +76,6 @@ def combine(certificates: Sequence[Certificate], evaluations: int) -> Certificat
         primal=sum(certificate.primal for certificate in certificates),
         dual=sum(certificate.dual for certificate in certificates),
         feasibility=max(certificate.feasibility for certificate in certificates),
-        status=next((status for status in statuses if status != "optimal"), "optimal"),
+        status=next((status for status in _ADVICE if status in statuses), "optimal"),
         kernel_evaluations=evaluations,
     )

@@ -25,7 +25,7 @@ class LowRank:
     """K ~ L L' + diag(residual). `grow` doubles the rank while the memory allows; at full rank the picture is exact."""
 
     def __init__(self, rows: Rows, memory: int, rng: np.random.Generator, n_systems: int = 1):
-        self._rows = rows
+        self.rows = rows
         self._order = rng.permutation(rows.n)
         self._diagonal = rows.diag()
         self.parts = [slice(start, min(start + _CHUNK, rows.n)) for start in range(0, rows.n, _CHUNK)]
@@ -47,15 +47,15 @@ class LowRank:
         rank = self.larger_rank
         if rank == self.rank:
             return np.inf
-        return self._rows.n * rank * (self._rows.entry_cost + rank) + self.factor_cost(rank)
+        return self.rows.n * rank * (self.rows.entry_cost + rank) + self.factor_cost(rank)
 
     def factor_cost(self, rank: int) -> float:
-        return self._rows.n * rank * (rank / 2 + _PASSES)
+        return self.rows.n * rank * (rank / 2 + _PASSES)
 
     @property
     def patience(self) -> float:
         """The share of the curvature that may have changed before a system is factored anew."""
-        if self.rank == self._rows.n:
+        if self.rank == self.rows.n:
             return 0.0  # an exact picture is made better by the latest curvature, a rough one is not
         lowest, highest = _STALE_SHARES
         at_par = self.factor_cost(self.rank) / self.product_cost
@@ -68,16 +68,16 @@ class LowRank:
         self.rank = rank
         self.L = np.empty((0, 0))  # the last one goes before the next one comes
         pivots = np.sort(self._order[:rank])
-        core = self._rows.block(pivots, pivots).astype(np.float64)
+        core = self.rows.block(pivots, pivots).astype(np.float64)
         factor = _safe_cholesky(0.5 * (core + core.T))
         # Not solve_triangular chunk by chunk: SciPy holds the interpreter's lock there, and one core would idle.
-        inverse = solve_triangular(factor, np.eye(rank), lower=True, check_finite=False).astype(self._rows.dtype)
-        self.L = np.empty((self._rows.n, rank), self._rows.dtype)
-        self.residual = np.empty(self._rows.n)
+        inverse = solve_triangular(factor, np.eye(rank), lower=True, check_finite=False).astype(self.rows.dtype)
+        self.L = np.empty((self.rows.n, rank), self.rows.dtype)
+        self.residual = np.empty(self.rows.n)
 
         def fill(part: slice) -> None:
             # K is symmetric, so the rows of the pivots are its columns too.
-            block = self._rows.block(pivots, np.arange(part.start, part.stop))
+            block = self.rows.block(pivots, np.arange(part.start, part.stop))
             L = self.L[part]
             np.matmul(block.T, inverse.T, out=L)
             self.residual[part] = np.maximum(self._diagonal[part] - np.einsum("ij,ij->i", L, L), 0.0)
@@ -102,7 +102,7 @@ class LowRank:
             return scaled.T @ scaled
 
         total = np.zeros((self.rank, self.rank))
-        step = 2 * self._rows.engine.n_workers  # so many partial sums are held at a time
+        step = 2 * self.rows.engine.n_workers  # so many partial sums are held at a time
         for start in range(0, len(self.parts), step):
             for partial in self.map(work, self.parts[start : start + step]):
                 total += partial

@@ -9,8 +9,6 @@ _EPOCHS = 5
 # Locked: the gap has not fallen to this share of itself in that time.
 _LOCKED_SHARE = 0.98
 _FIRST_STAY = 10
-# Newton's step is the last one where the next gap, at the last epoch's pace, is below this share of the target.
-_SURE_SHARE = 0.25
 # Stalled: for so many epochs no smaller gap, and the dual has not risen by this share of the gap (or of itself).
 _STALLED_EPOCHS, _STALLED_SHARE = 20, 1e-4
 
@@ -40,10 +38,6 @@ class Pace:
             return 0.0
         pace = np.log(recent[-1 - _EPOCHS] / recent[-1]) / _EPOCHS
         return np.log(recent[-1] / target) / pace if pace > 0 else np.inf
-
-    def is_sure_to_end(self, target: float) -> bool:
-        """Whether the next step closes the gap as surely as can be told."""
-        return len(self._gaps) > 1 and self._gaps[-1] ** 2 / self._gaps[-2] < _SURE_SHARE * target
 
     def is_best(self) -> bool:
         return self._gaps[-1] <= min(self._gaps)

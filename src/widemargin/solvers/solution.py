@@ -16,7 +16,7 @@ from widemargin.problems.base import relative_gap
 
 @dataclass(frozen=True)
 class Record:
-    """One line of `history_`: the running values of one machine, before the certificate recomputes them."""
+    """One line of `history_`: the running values of one machine, and last the recomputed ones."""
 
     seconds: float
     epoch: int

@@ -29,11 +29,11 @@ def solve(
 ) -> tuple[list[Solution], list[Certificate]]:
     """Climb from the columns of `starts`, one machine a problem, all over the same kernel rows."""
     exact = rows.in_dtype(np.float64, stored=False)
-    solutions = monitor.solutions = [Solution(g.copy(), np.zeros(rows.n)) for g in starts.T]
+    solutions = monitor.solutions = [Solution(np.zeros(rows.n), np.zeros(rows.n)) for _ in problems]
     certificates: list[Certificate] = []
     try:
         if starts.any():
-            _recompute(exact, solutions)
+            _set(exact, solutions, starts)
         _refine(problems, rows, exact, solutions, solver, monitor)
         for solution in solutions:
             if not rows.is_definite and _is_indefinite(exact, solution.g):
@@ -59,7 +59,7 @@ def _refine(problems, rows, exact, solutions, solver, monitor) -> None:
             [targets[i] for i in pending],
             pending,
         )
-        _recompute(exact, [solutions[i] for i in pending])
+        _set(exact, [solutions[i] for i in pending], np.column_stack([solutions[i].g for i in pending]))
         unfinished = []
         for i in pending:
             solution = solutions[i]
@@ -78,14 +78,15 @@ def _refine(problems, rows, exact, solutions, solver, monitor) -> None:
         solutions[i].status = "stalled"
 
 
-def _recompute(exact: Rows, solutions: Sequence[Solution]) -> None:
-    scores = exact.matvec(np.column_stack([solution.g for solution in solutions]))
-    for column, solution in enumerate(solutions):
-        solution.f = np.ascontiguousarray(scores[:, column])
+def _set(exact: Rows, solutions: Sequence[Solution], coefficients: np.ndarray) -> None:
+    """Coefficients, a column a machine, and their scores in float64: together, for Ctrl-C may come at any time."""
+    scores = exact.matvec(coefficients)
+    for solution, g, f in zip(solutions, coefficients.T, scores.T, strict=True):
+        solution.g, solution.f = np.ascontiguousarray(g), np.ascontiguousarray(f)
 
 
 def _is_indefinite(exact: Rows, g: np.ndarray) -> bool:
-    """Whether a principal minor of K, over rows that carry weight, has a negative eigenvalue."""
+    """Whether a principal minor of K, over the rows that carry most weight, has a negative eigenvalue."""
     witnesses = np.sort(np.argsort(np.abs(g))[-_WITNESSES:])
     eigenvalues = np.linalg.eigvalsh(exact.block(witnesses, witnesses))
     return bool(eigenvalues[0] < -_NEGATIVE_SHARE * np.abs(eigenvalues).max())
