@@ -11,7 +11,7 @@ from widemargin import OptimalMarginClassifier, SupportVectorClassifier
 from widemargin.engines import LocalEngine
 from widemargin.kernels import KernelRows, Points, make_kernel
 from widemargin.problems import Hinge, MarginDistribution
-from widemargin.solvers import Certificate, Monitor, combine, solve
+from widemargin.solvers import Certificate, Monitor, SubspaceDescent, WorkingSet, combine, solve
 from widemargin.solvers.certificate import certify
 
 KERNELS = {"rbf": {"gamma": 2.0}, "linear": {}, "laplacian": {"gamma": 1.0}, "poly": {"gamma": 1.0, "coef0": 1.0}}
@@ -150,4 +150,40 @@ def test_several_machines_are_as_good_as_their_worst():
     assert whole.gap == 1.5
     assert whole.relative_gap == pytest.approx(1.5 / 8)
     assert whole.advice == "raise max_iter, or lower C"
+    worse = combine([*parts, Certificate(1.0, 1.0, 0.0, "indefinite")], 7)
+    assert worse.status == "indefinite"  # whatever the order of the classes
     assert str(whole) == "max_iter: primal 8, dual 6.5, relative gap 1.9e-01"
+
+
+@pytest.mark.parametrize("kind", ["odm", "svm"])
+def test_after_ctrl_c_the_certificate_is_that_of_the_coefficients(kind):
+    """Wherever it comes, a product with K included, and from a warm start."""
+    problem, rows = small(kind)
+    rng = np.random.default_rng(0)
+    solver = SubspaceDescent(1 << 26, rng) if kind == "odm" else WorkingSet(1 << 26, rng)
+    start = problem.nearest_feasible(0.1 * problem.y)[:, None]
+    for product in range(1, 6):
+        interrupted = InterruptedRows(rows, product)
+        (solution,), (certificate,) = solve([problem], interrupted, start, solver, Monitor(1e-12, 100))
+        primal, dual = problem.values(solution.g, rows.matvec(solution.g))
+        assert certificate.primal == pytest.approx(primal, rel=1e-9)
+        assert certificate.dual == pytest.approx(dual, rel=1e-9)
+
+
+class InterruptedRows:
+    """Rows whose products, those in other working dtypes counted, end with Ctrl-C at one of them."""
+
+    def __init__(self, rows, product, count=None):
+        self._rows, self._product, self._count = rows, product, count or [0]
+
+    def __getattr__(self, name):
+        return getattr(self._rows, name)
+
+    def in_dtype(self, dtype, **how):
+        return InterruptedRows(self._rows.in_dtype(dtype, **how), self._product, self._count)
+
+    def matvec(self, v):
+        self._count[0] += 1
+        if self._count[0] == self._product:
+            raise KeyboardInterrupt
+        return self._rows.matvec(v)

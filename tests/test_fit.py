@@ -23,6 +23,15 @@ def moons(n=400, seed=0):
     return make_moons(n, noise=0.3, random_state=seed)
 
 
+@pytest.mark.slow
+def test_a_climb_that_locks_follows_the_dual_until_it_is_free():
+    """Mostly noise, a high C and a picture of few rows: minimising the gap alone ends at 0.35."""
+    X = np.random.default_rng(0).normal(size=(1500, 5))
+    y = np.sin(9 * X[:, 0]) + np.random.default_rng(1).normal(size=1500) > 0
+    machine = OptimalMarginClassifier(C=1e3, gamma=1.0, memory="4MiB", max_iter=1500, random_state=0).fit(X, y)
+    assert machine.certificate_.status == "optimal"
+
+
 # -- the end of a fit ------------------------------------------------------------------------------------------------
 
 

@@ -9,8 +9,9 @@ _EPOCHS = 5
 # Locked: the gap has not fallen to this share of itself in that time.
 _LOCKED_SHARE = 0.98
 _FIRST_STAY = 10
-# Stalled: for so many epochs no smaller gap, and the dual has not risen by this share of the gap (or of itself).
-_STALLED_EPOCHS, _STALLED_SHARE = 20, 1e-4
+# Stalled: from one lock to the next neither the smallest gap has fallen to this share of itself, nor has the dual risen
+# by this share of the gap (or of itself).
+_NO_BETTER, _NO_HIGHER = 0.99, 1e-4
 
 
 class Pace:
@@ -22,6 +23,8 @@ class Pace:
         self._begun = 0  # the epoch at which the present way of climbing began
         self._dual_until = 0
         self._stay = _FIRST_STAY
+        self._last_lock = np.inf, -np.inf  # the smallest gap and the dual then
+        self.has_stalled = False
 
     def add(self, gap: float, dual: float) -> None:
         self._gaps.append(gap)
@@ -42,13 +45,6 @@ class Pace:
     def is_best(self) -> bool:
         return self._gaps[-1] <= min(self._gaps)
 
-    def has_stalled(self) -> bool:
-        if len(self._gaps) <= _STALLED_EPOCHS:
-            return False
-        risen = self._duals[-1] - self._duals[-1 - _STALLED_EPOCHS]
-        no_better = min(self._gaps[-_STALLED_EPOCHS:]) >= min(self._gaps[:-_STALLED_EPOCHS])
-        return no_better and risen < _STALLED_SHARE * min(self._gaps[-1], abs(self._duals[-1]))
-
     def follows_dual(self) -> bool:
         """Whether to follow the dual for a while: the gap is locked. Each lock doubles the while."""
         epoch = len(self._gaps)
@@ -57,6 +53,15 @@ class Pace:
         recent = self._gaps[max(self._begun, self._dual_until) :]
         if len(recent) <= _EPOCHS or recent[-1] <= _LOCKED_SHARE * recent[-1 - _EPOCHS]:
             return False
+        self._compare_with_last_lock()
         self._dual_until = epoch + self._stay
         self._stay *= 2
         return True
+
+    def _compare_with_last_lock(self) -> None:
+        smallest, dual = min(self._gaps), self._duals[-1]
+        last_smallest, last_dual = self._last_lock
+        self.has_stalled = smallest > _NO_BETTER * last_smallest and dual - last_dual < _NO_HIGHER * min(
+            smallest, abs(dual)
+        )
+        self._last_lock = smallest, dual

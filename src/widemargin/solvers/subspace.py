@@ -86,7 +86,7 @@ def _climb(
         if pace.is_best():
             best = solution.g, solution.f
         reason = monitor.report(solution.epochs, primal, dual, name, target)
-        if reason is None and (pace.has_stalled() or not abs(dual) < _RUNAWAY):
+        if reason is None and (pace.has_stalled or not abs(dual) < _RUNAWAY):
             reason = "stalled"
         if reason is not None:
             solution.g, solution.f = best
