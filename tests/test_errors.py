@@ -1,5 +1,6 @@
 """What a user can do wrong, and the sentence that says so: what was found, and what to do where that is not plain."""
 
+import re
 import warnings
 
 import numpy as np
@@ -149,12 +150,15 @@ def test_callable_kernels(Machine, function, message):
 @both
 @pytest.mark.parametrize("solver", ["auto", "coordinate"])
 def test_a_budget_too_small_for_one_block(Machine, solver):
-    with pytest.raises(
-        ValueError, match=r"bytes is too small for one .* block of the kernel on 1 worker.* raise memory"
-    ):
+    message = r"1,000 bytes is too small for one .* block of the kernel on 1 worker.* raise memory to at least ([\d,]+)"
+    with pytest.raises(ValueError, match=message) as refusal:
         Machine(solver=solver, memory="1kB", n_jobs=1).fit(X, y)
+    advised = int(re.search(message, str(refusal.value))[1].replace(",", ""))
+    Machine(solver=solver, memory=advised, n_jobs=1).fit(X, y)
     machine = Machine().fit(X, y).set_params(memory="1kB")
-    with pytest.raises(ValueError, match=r"1,000 bytes is too small for one .* block .* raise memory to at least that"):
+    with pytest.raises(
+        ValueError, match=r"1,000 bytes is too small for one .* block .* raise memory to at least [\d,]+,"
+    ):
         machine.predict(X)
 
 

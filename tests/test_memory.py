@@ -51,7 +51,7 @@ def test_too_small_a_budget_is_refused_with_the_size_that_would_do(n_workers):
     needed = n_workers * (64 * 64 * 4 + 4 * 64 * 10 * 4)
     message = (
         f"The memory budget of {needed - 1:,} bytes is too small for one 64 x 64 block of the kernel on {n_workers} "
-        rf"worker\(s\), which takes {needed:,} bytes: raise memory to at least that, or lower n_jobs\."
+        rf"worker\(s\): raise memory to at least {needed:,}, or lower n_jobs\."
     )
     with pytest.raises(ValueError, match=message):
         KernelRows(points, kernel, memory=needed - 1, dtype=np.float32, engine=engine)

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from widemargin.engines import LocalEngine
 from widemargin.estimators._progress import GapProgress
 from widemargin.estimators._training import FEW_ROWS, KernelChoice, Training, prepare, weigh_classes
-from widemargin.kernels import NAMES, Kernel, Points, cross_product, given_product, parse_memory
+from widemargin.kernels import NAMES, Kernel, Points, TooLittleMemoryError, cross_product, given_product, parse_memory
 from widemargin.problems import Problem
 from widemargin.solvers import Certificate, CoordinateDescent, Monitor, Record, Solution, Solver, combine, solve
 
@@ -96,7 +96,10 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             costs = self.C * training.distinct.weight * factors[training.labels]
             problems = [self._make_problem(y, costs) for y in training.signs(len(self.classes_))]
             solver = CoordinateDescent(memory, rng) if self.solver == "coordinate" else self._make_solver(memory, rng)
-            rows = training.rows(memory - solver.memory, self.tol, engine)
+            try:
+                rows = training.rows(memory - solver.memory, self.tol, engine)
+            except TooLittleMemoryError as error:
+                raise error.of_whole(memory) from None
             start = self._starting_point(training, problems)
             progress = GapProgress(self, X, y, {"sample_weight": sample_weight}, self.tol, self._machine_names())
             progress.snapshot = lambda: self._model(training, problems, monitor.solutions)
@@ -114,6 +117,9 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if self.certificate_.status != "optimal":
             gap = self.certificate_.relative_gap
             above = f", above tol={self.tol:g}" if gap > self.tol else ""
+            if len(certificates) > 1:
+                open_ones = sum(certificate.status != "optimal" for certificate in certificates)
+                above += f", {open_ones} of {len(certificates)} classes not solved (see certificates_)"
             warnings.warn(
                 f"{type(self).__name__} ended at a relative duality gap of {gap:.1e} after {self.n_iter_} epochs"
                 f"{above} ({self.certificate_.status}): {self.certificate_.advice}.",

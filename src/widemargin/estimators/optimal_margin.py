@@ -61,7 +61,7 @@ class OptimalMarginClassifier(KernelMachine):
         primal, dual, gap, relative_gap, feasibility, status, kernel_evaluations: recomputed in float64 from X, y and
         the coefficients. With more than two classes the sums over the machines, which `certificates_` lists.
     history_ : list of Record
-        seconds, epoch, primal, dual, machine of every epoch.
+        seconds, epoch, primal, dual, relative_gap, machine of every epoch.
     dual_coef_ : array of shape (n_machines, n_support)
         Signed coefficients g: scores are K(X, support_vectors_) @ dual_coef_.T + intercept_.
     intercept_ : array of shape (n_machines,)

@@ -3,7 +3,7 @@
 from widemargin.kernels.functions import NAMES, Kernel, make_kernel
 from widemargin.kernels.memory import parse_memory
 from widemargin.kernels.points import Points, is_sparse
-from widemargin.kernels.rows import GivenRows, KernelRows, Rows, cross_product, given_product
+from widemargin.kernels.rows import GivenRows, KernelRows, Rows, TooLittleMemoryError, cross_product, given_product
 
 __all__ = [
     "NAMES",
@@ -12,6 +12,7 @@ __all__ = [
     "KernelRows",
     "Points",
     "Rows",
+    "TooLittleMemoryError",
     "cross_product",
     "given_product",
     "is_sparse",

@@ -49,6 +49,22 @@ class Tally:
             self.evaluations += entries
 
 
+class TooLittleMemoryError(ValueError):
+    """The budget does not hold one block of the kernel a worker."""
+
+    def __init__(self, memory: int, needed: int, size: int, n_workers: int):
+        super().__init__(
+            f"The memory budget of {memory:,} bytes is too small for one {size} x {size} block of the kernel on "
+            f"{n_workers} worker(s): raise memory to at least {needed:,}, or lower n_jobs."
+        )
+        self._numbers = memory, needed, size, n_workers
+
+    def of_whole(self, memory: int) -> TooLittleMemoryError:
+        """The same refusal in terms of the budget of which the rows have a share."""
+        share, needed, size, n_workers = self._numbers
+        return TooLittleMemoryError(memory, -(-needed * memory // share) + 1, size, n_workers)
+
+
 class Rows(Protocol):
     """The contract between solvers and kernels."""
 
@@ -327,10 +343,7 @@ def choose_tile_size(points: Points, n: int, itemsize: int, memory: int, n_worke
         size //= 2
     needed = min(n_workers, _SHARES) * _tile_bytes(points, size, itemsize)
     if needed > memory:
-        raise ValueError(
-            f"The memory budget of {memory:,} bytes is too small for one {size} x {size} block of the kernel on "
-            f"{n_workers} worker(s), which takes {needed:,} bytes: raise memory to at least that, or lower n_jobs."
-        )
+        raise TooLittleMemoryError(memory, needed, size, n_workers)
     return min(size, max(1, n))
 
 

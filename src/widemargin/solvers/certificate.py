@@ -62,6 +62,9 @@ class Certificate:
     def __str__(self) -> str:
         return f"{self.status}: primal {self.primal:.6g}, dual {self.dual:.6g}, relative gap {self.relative_gap:.1e}"
 
+    def __repr__(self) -> str:
+        return f"Certificate({self})"
+
 
 def certify(problem: Problem, g: np.ndarray, f: np.ndarray, status: str) -> Certificate:
     """The certificate of the coefficients g with scores f = K g."""

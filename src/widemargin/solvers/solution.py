@@ -59,8 +59,19 @@ class Monitor:
     solutions: list[Solution] = field(default_factory=list)  # the present state, for observers
     stopped: bool = False
 
+    deadline: float | None = None  # of the machine in hand
+
+    def __post_init__(self) -> None:
+        self.deadline = self.time_budget
+
     def seconds(self) -> float:
         return perf_counter() - self.started
+
+    def share_seconds(self, n_machines: int) -> None:
+        """Solvers that take one machine after the other give each an equal share of the seconds left."""
+        if self.time_budget is not None:
+            now = self.seconds()
+            self.deadline = now + max(0.0, self.time_budget - now) / n_machines
 
     def report(self, epoch: int, primal: float, dual: float, machine: int, target: float) -> str | None:
         """Note an epoch; the reason to stop, or None."""
@@ -73,7 +84,7 @@ class Monitor:
     def reason_to_stop(self, epoch: int) -> str | None:
         if self.stopped:
             return "stopped"
-        if self.time_budget is not None and self.seconds() >= self.time_budget:
+        if self.deadline is not None and self.seconds() >= self.deadline:
             return "time_budget"
         return "max_iter" if epoch >= self.max_epochs else None
 

@@ -36,7 +36,8 @@ class WorkingSet:
         self.rng = rng
 
     def climb(self, problems, rows, solutions, monitor, targets, names) -> None:
-        for problem, solution, target, name in zip(problems, solutions, targets, names, strict=True):
+        for done, (problem, solution, target, name) in enumerate(zip(problems, solutions, targets, names, strict=True)):
+            monitor.share_seconds(len(problems) - done)
             self._climb(problem, rows, solution, monitor, target, name)
 
     def _climb(self, problem: Hinge, rows: Rows, solution: Solution, monitor: Monitor, target: float, name: int):
