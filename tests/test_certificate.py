@@ -185,5 +185,8 @@ class InterruptedRows:
     def matvec(self, v):
         self._count[0] += 1
         if self._count[0] == self._product:
-            raise KeyboardInterrupt
+            if self._product % 2:
+                raise KeyboardInterrupt
+            # As it comes out of compiled code that was handing over its result.
+            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
         return self._rows.matvec(v)

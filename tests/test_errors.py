@@ -207,3 +207,13 @@ def test_enormous_and_tiny_values_give_an_error_or_a_warning_but_never_nan(Machi
         else:
             scores = machine.fit(X * size, y).decision_function(X * size)
             assert np.isfinite([*scores, machine.certificate_.primal, machine.certificate_.dual]).all()
+
+
+@both
+@pytest.mark.parametrize("C", [1e-300, 1e300])
+def test_prices_beyond_double_precision(Machine, C):
+    with pytest.raises(ValueError, match=r"C times the weights runs from .* keep it between 1e-30 and 1e\+30"):
+        Machine(C=C).fit(X, y)
+    weight = np.where(np.arange(len(y)) % 3, 1.0, 1e-320)
+    with pytest.raises(ValueError, match="give a row that should not count the weight 0"):
+        Machine().fit(X, y, sample_weight=weight)

@@ -32,6 +32,35 @@ def test_a_climb_that_locks_follows_the_dual_until_it_is_free():
     assert machine.certificate_.status == "optimal"
 
 
+@pytest.mark.parametrize(
+    ("parameters", "optimum"),
+    [
+        ({"theta": 0.99}, 0.452497),
+        ({"theta": 0.999}, 0.00476488),
+        ({"theta": 0.999, "C": 1e-4}, 0.00151291),
+        ({"upsilon": 1e-6, "C": 1e4}, 3722.18),
+        ({"theta": 0, "upsilon": 1e6, "C": 1e-8}, 1.49999982e-6),
+    ],
+)
+def test_a_narrow_or_lopsided_loss_is_solved_too(parameters, optimum):
+    """The optima are those of a plain Newton method on the primal."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 5))
+    y = X[:, 0] + 0.5 * rng.normal(size=300) > 0
+    certificate = OptimalMarginClassifier(**parameters).fit(X, y).certificate_
+    assert certificate.status == "optimal"
+    assert certificate.primal == pytest.approx(optimum, rel=2e-3)
+
+
+def test_a_kernel_of_low_rank_at_a_high_price():
+    """Ten features without a kernel: blocks of few rows undo each other's work."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 10))
+    y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] + 0.4 * rng.normal(size=1500) > 0
+    machine = SupportVectorClassifier(C=100, kernel="linear", random_state=0).fit(X, y)
+    assert machine.certificate_.status == "optimal"
+
+
 # -- the end of a fit ------------------------------------------------------------------------------------------------
 
 

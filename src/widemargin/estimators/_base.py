@@ -26,6 +26,7 @@ from widemargin.solvers import Certificate, CoordinateDescent, Monitor, Record, 
 # Prediction uses float32 entries where their rounding moves a score by less than this.
 _SINGLE_ROUNDING = 6e-8
 _SCORE_ERROR = 1e-5
+_LEAST_COST = 1e-30
 
 
 class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -94,6 +95,7 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             choice = KernelChoice(self.kernel, self.gamma, self.degree, self.coef0)
             training = prepare(X, labels, weight, choice)
             costs = self.C * training.distinct.weight * factors[training.labels]
+            self._check_costs(costs)
             problems = [self._make_problem(y, costs) for y in training.signs(len(self.classes_))]
             solver = CoordinateDescent(memory, rng) if self.solver == "coordinate" else self._make_solver(memory, rng)
             try:
@@ -194,6 +196,15 @@ class KernelMachine(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 "give rows of at least two classes."
             )
         return X, labels, weight
+
+    def _check_costs(self, costs: np.ndarray) -> None:
+        smallest, largest = float(costs.min()), float(costs.max())
+        if not (smallest >= _LEAST_COST and largest <= 1 / _LEAST_COST):
+            raise ValueError(
+                f"C times the weights runs from {smallest:.3g} to {largest:.3g}, which leaves float64 no room: "
+                f"keep it between {_LEAST_COST:g} and {1 / _LEAST_COST:g}, and give a row that should not count the "
+                "weight 0."
+            )
 
     def _machine_names(self) -> list[str]:
         return ["gap"] if len(self.classes_) == 2 else [f"class {label}" for label in self.classes_]

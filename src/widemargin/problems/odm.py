@@ -59,19 +59,30 @@ class MarginDistribution(Problem):
     def smooth_link(self, f: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
         """The link of the loss whose conjugate is the rounded one, and its derivative -dg/df >= 0.
 
-        Solves a u + theta u / sqrt(u^2 + s^2) = 1 - y f row by row: nearly, for it only points the way.
+        Solves phi(u) = a u + theta u / sqrt(u^2 + s^2) = x with x = |1 - y f|, row by row.
         """
         excess = 1 - self.y * f
-        size = np.abs(excess)
+        x = np.abs(excess)
         ridge = np.where(excess > 0, 1.0, 1 / self.upsilon) / self.stiffness
         s = rounding * self.stiffness
-        # The left side is concave in u > 0: Newton's method from below never overshoots.
-        u = np.maximum(size - self.theta, 0) / ridge
+        floor = np.maximum(x - self.theta, 0) / ridge
+        # A start of the root's size: the root without the ridge, or where both terms bend, whichever is smaller.
+        bent = np.cbrt(self.theta * s**2 / (2 * ridge))
+        inside = np.maximum(self.theta**2 - x**2, 1e-300)
+        u = np.maximum(floor, 0.5 * np.where(x < self.theta, np.minimum(bent, s * x / np.sqrt(inside)), bent))
+        # phi is concave: Newton's method never overshoots from below, and from above lands below.
         for _ in range(_LINK_STEPS):
             rounded = np.sqrt(u**2 + s**2)
             slope = ridge + self.theta * s**2 / rounded**3
-            u = u + np.maximum(size - ridge * u - self.theta * u / rounded, 0) / slope
-        return self.y * np.sign(excess) * u, 1 / slope
+            u = np.maximum(u + (x - ridge * u - self.theta * u / rounded) / slope, floor)
+        rounded = np.sqrt(u**2 + s**2)
+        return self.y * np.sign(excess) * u, 1 / (ridge + self.theta * s**2 / rounded**3)
+
+    def curvature(self, f: np.ndarray) -> np.ndarray:
+        """l''(f), the stiffness of the side that a margin outside the band is on."""
+        margin = self.y * f
+        below, above = margin < 1 - self.theta, margin > 1 + self.theta
+        return self.stiffness * (below + self.upsilon * above)
 
     def infeasibility(self, g):
         return 0.0

@@ -22,7 +22,7 @@ _ADVICE = {
         "another kernel, or for sigmoid another gamma and coef0"
     ),
     "stalled": (
-        "no further progress in double precision: raise tol, lower C, or scale the features to comparable ranges"
+        "no further progress: raise tol, scale the features to comparable ranges, lower C, or give more memory"
     ),
     "stopped": "a callback ended the fit; fit again with warm_start=True to go on from here",
     "time_budget": "raise time_budget, or fit again with warm_start=True to go on from here",
@@ -32,7 +32,7 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Certificate:
-    """How good an answer is. The optimum lies between `dual` and `primal`.
+    """How good an answer is. With a positive semidefinite kernel the optimum lies between `dual` and `primal`.
 
     `status` is "optimal" where relative_gap <= tol, and otherwise says what ended the fit. After Ctrl-C
     ("interrupted") the values are the solver's running ones: recomputing them could take long. `kernel_evaluations`

@@ -9,9 +9,9 @@ _EPOCHS = 5
 # Locked: the gap has not fallen to this share of itself in that time.
 _LOCKED_SHARE = 0.98
 _FIRST_STAY = 10
-# Stalled: from one lock to the next neither the smallest gap has fallen to this share of itself, nor has the dual risen
-# by this share of the gap (or of itself).
-_NO_BETTER, _NO_HIGHER = 0.99, 1e-4
+# An escape pays where the smallest gap falls to this share of itself from one lock to the next. Stalled: it does not
+# pay, and neither bound has moved by this share of the gap (or of itself).
+_PAYS, _MOVES = 0.99, 1e-4
 
 
 class Pace:
@@ -19,20 +19,22 @@ class Pace:
 
     def __init__(self):
         self._gaps: list[float] = []
-        self._duals: list[float] = []
+        self._primal, self._dual = np.inf, -np.inf  # the best bounds so far
         self._begun = 0  # the epoch at which the present way of climbing began
-        self._dual_until = 0
+        self._locked_until = 0
         self._stay = _FIRST_STAY
-        self._last_lock = np.inf, -np.inf  # the smallest gap and the dual then
+        self._last_lock = np.inf, np.inf, -np.inf  # the smallest gap and the bounds then
+        self.escape = "dual"
         self.has_stalled = False
 
-    def add(self, gap: float, dual: float) -> None:
-        self._gaps.append(gap)
-        self._duals.append(dual)
+    def add(self, primal: float, dual: float) -> None:
+        self._gaps.append(primal - dual)
+        self._primal, self._dual = min(self._primal, primal), max(self._dual, dual)
 
-    def begin_anew(self) -> None:
-        """Past epochs say nothing about those to come."""
+    def begin_anew(self, is_exact: bool) -> None:
+        """Past epochs say nothing about those to come: a picture has come, exact or not."""
         self._begun = len(self._gaps)
+        self.escape = "primal" if is_exact else "dual"
 
     def epochs_left(self, target: float) -> float:
         """Epochs to come until the gap is at the target, at the present pace; 0 while there is no pace yet."""
@@ -45,23 +47,27 @@ class Pace:
     def is_best(self) -> bool:
         return self._gaps[-1] <= min(self._gaps)
 
-    def follows_dual(self) -> bool:
-        """Whether to follow the dual for a while: the gap is locked. Each lock doubles the while."""
+    def merit(self) -> str:
+        """What to follow in the next epoch: the gap, and where it is locked the primal or the dual for a while.
+
+        Each lock doubles the while, and an escape that did not pay gives way to the other.
+        """
         epoch = len(self._gaps)
-        if epoch < self._dual_until:
-            return True
-        recent = self._gaps[max(self._begun, self._dual_until) :]
+        if epoch < self._locked_until:
+            return self.escape
+        recent = self._gaps[max(self._begun, self._locked_until) :]
         if len(recent) <= _EPOCHS or recent[-1] <= _LOCKED_SHARE * recent[-1 - _EPOCHS]:
-            return False
+            return "gap"
         self._compare_with_last_lock()
-        self._dual_until = epoch + self._stay
+        self._locked_until = epoch + self._stay
         self._stay *= 2
-        return True
+        return self.escape
 
     def _compare_with_last_lock(self) -> None:
-        smallest, dual = min(self._gaps), self._duals[-1]
-        last_smallest, last_dual = self._last_lock
-        self.has_stalled = smallest > _NO_BETTER * last_smallest and dual - last_dual < _NO_HIGHER * min(
-            smallest, abs(dual)
-        )
-        self._last_lock = smallest, dual
+        smallest = min(self._gaps)
+        last_smallest, last_primal, last_dual = self._last_lock
+        if smallest > _PAYS * last_smallest:
+            self.escape = "dual" if self.escape == "primal" else "primal"
+            moved = max(last_primal - self._primal, self._dual - last_dual)
+            self.has_stalled = moved < _MOVES * min(smallest, abs(self._primal))
+        self._last_lock = smallest, self._primal, self._dual

@@ -38,7 +38,10 @@ def solve(
         for solution in solutions:
             if not rows.is_definite and _is_indefinite(exact, solution.g):
                 solution.status = "indefinite"
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemError) as error:
+        # Ctrl-C while compiled code hands over its result comes wrapped in a SystemError.
+        if not isinstance(error.__cause__ or error, KeyboardInterrupt):
+            raise
         # The best so far, with the scores as the solver followed them: recomputing could take long.
         for solution in solutions:
             solution.status = "interrupted"

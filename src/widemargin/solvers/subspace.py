@@ -9,9 +9,9 @@ is approximated with a low-rank picture of K (nystroem.py). Then the gap, a conv
     P(g) - D(g) = g'Kg + sum_i l_i((K g)_i) + sum_i l_i*(-g_i),
 
 is minimised over the span of the last directions, whose products with K are at hand. With an exact picture this is the
-semismooth Newton method. With a poor one z may lead nowhere for the gap (it locks), but, kinks aside, it leads up for
-the dual D, of which it is the preconditioned gradient: then -D is minimised for a while, a conjugate gradient method.
-Where the forecast is long the picture is refined. Measurements: docs/design/solvers.md.
+semismooth Newton method. It may lock, for z is a descent direction of the gap only near the optimum; where it does, the
+dual (z is its preconditioned gradient, kinks aside) or the primal (z is its Newton step) is followed for a while: see
+pace.py. Where the forecast is long the picture is refined. Measurements: docs/design/solvers.md.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def _climb(
     newton = NewtonSystem(picture)
     span = _Span(n_directions, len(solution.g))
     pace = Pace()
-    rank = picture.rank
+    rank = 0
     best = solution.g, solution.f
     while True:
         primal, dual = problem.values(solution.g, solution.f)
         target_gap = target * max(abs(primal), abs(dual))
-        pace.add(primal - dual, dual)
+        pace.add(primal, dual)
         if pace.is_best():
             best = solution.g, solution.f
         reason = monitor.report(solution.epochs, primal, dual, name, target)
@@ -92,19 +92,22 @@ def _climb(
             solution.g, solution.f = best
             solution.status = reason
             return
-        if rank != picture.rank:  # another machine has grown it
-            rank = picture.rank
-            pace.begin_anew()
-        if _SAVED_SHARE * pace.epochs_left(target_gap) * picture.product_cost > picture.growth_cost():
+        saved = _SAVED_SHARE * pace.epochs_left(target_gap) * picture.product_cost
+        if rank == picture.rank and saved > picture.growth_cost():
             picture.grow()
+        if rank != picture.rank:  # grown, by this machine or another; or the first
             rank = picture.rank
-            pace.begin_anew()
+            pace.begin_anew(rank == len(solution.g))
         rounding = problem.rounding(0.5 * (primal - dual))
-        link, curvature = problem.smooth_link(solution.f, rounding)
+        merit = pace.merit()
+        if merit == "primal":
+            link, curvature = problem.link(solution.f), problem.curvature(solution.f)
+        else:
+            link, curvature = problem.smooth_link(solution.f, rounding)
         direction = newton.solve(curvature, link - solution.g)
         span.add(direction, (yield direction))
         enough = 5e-4 * (primal - dual)
-        step = span.minimise(problem, solution.g, solution.f, rounding, enough, dual_only=pace.follows_dual())
+        step = span.minimise(problem, solution.g, solution.f, merit, rounding, enough)
         solution.g, solution.f = solution.g + step @ span.directions, solution.f + step @ span.products
         solution.epochs += 1
 
@@ -128,24 +131,27 @@ class _Span:
         self.gram = np.block([[self.gram[keep, keep], row[:-1, None]], [row[None, :-1], row[-1:, None]]])
 
     def minimise(
-        self, problem: MarginDistribution, g: np.ndarray, f: np.ndarray, rounding: float, enough: float, dual_only: bool
+        self, problem: MarginDistribution, g: np.ndarray, f: np.ndarray, merit: str, rounding: float, enough: float
     ) -> np.ndarray:
-        """argmin over t of the rounded gap at g + Z't, or of -D alone, by Newton's method until a step gains little."""
+        """argmin over t of the merit at g + Z't, P, -D (rounded) or both, by Newton's method until it gains little."""
         Z, KZ = self.directions, self.products
-        gram = self.gram if dual_only else 2 * self.gram
-        slope = Z @ f if dual_only else 2 * (Z @ f)
+        has_primal, has_dual = merit in ("primal", "gap"), merit in ("dual", "gap")
+        gram = (has_primal + has_dual) * self.gram
+        slope = (has_primal + has_dual) * (Z @ f)
 
         def evaluate(t):
-            conjugates, conjugate_slope, conjugate_curvature = problem.smooth_conjugates(g + t @ Z, rounding)
-            value = float(slope @ t + 0.5 * t @ gram @ t) + conjugates
-            gradient = slope + gram @ t + Z @ conjugate_slope
-            hessian = gram + (Z * conjugate_curvature) @ Z.T
-            if not dual_only:
+            product = gram @ t
+            value, gradient, hessian = float(slope @ t + 0.5 * t @ product), slope + product, gram
+            if has_primal:
                 scores = f + t @ KZ
-                _, curvature = problem.smooth_link(scores, rounding)
                 value += problem.losses(scores)
-                gradient -= KZ @ problem.link(scores)
-                hessian += (KZ * curvature) @ KZ.T
+                gradient = gradient - KZ @ problem.link(scores)
+                hessian = hessian + (KZ * problem.curvature(scores)) @ KZ.T
+            if has_dual:
+                conjugates, conjugate_slope, conjugate_curvature = problem.smooth_conjugates(g + t @ Z, rounding)
+                value += conjugates
+                gradient = gradient + Z @ conjugate_slope
+                hessian = hessian + (Z * conjugate_curvature) @ Z.T
             return value, gradient, hessian
 
         t = np.zeros(len(Z))
@@ -154,7 +160,7 @@ class _Span:
             step = -_solve_scaled(hessian, gradient)
             descent = float(gradient @ step)
             size = 1.0
-            while size > 1e-4:
+            while size > 1e-10:
                 trial = evaluate(t + size * step)
                 if trial[0] <= value + 1e-4 * size * descent:
                     break

@@ -18,7 +18,11 @@ from widemargin.problems import Hinge
 from widemargin.solvers.block_ascent import add_rows, ascend_pairs, ascend_singles, choose_pairs, choose_singles
 from widemargin.solvers.solution import Monitor, Solution
 
-_BLOCK = 256
+_BLOCK = 256  # rows at first
+_LARGEST_BLOCK = 2048
+# Slow: within so many sweeps the rows' share of the gap has not fallen to this share of itself. Then blocks undo each
+# other's work (a kernel of low rank, a high C), and larger ones help.
+_SLOW_SWEEPS, _SLOW_SHARE = 10, 0.7
 _INNER_TOLERANCE = 0.1  # a block is left when its violation has fallen to this share
 _INNER_MOVES = 20  # moves a row of the block, at most
 _SMALL = 1500  # up to here all rows are active from the start
@@ -103,34 +107,43 @@ class _Active:
         self.g = solution.g[active]
         self.f = solution.f[active]
         self.n_rows = rows.n
+        self.block = _BLOCK
+        self._shares: list[float] = []  # of the gap, sweep by sweep, since the block has this size
         n = len(active)
+        self._largest_block = min(n, _LARGEST_BLOCK, int(np.sqrt(memory / 64)))
         fits = n * n * rows.dtype.itemsize <= memory
         self.gram = self.rows.block(np.arange(n)) if fits else None
 
     def climb(self, enough: float, solution: Solution, monitor: Monitor) -> int:
         """Move blocks until these rows' share of the gap is `enough`; the number of moves."""
-        sweep = max(1, len(self.g) // _BLOCK)
         total = 0
         begun = solution.epochs
         visits = 0
         while True:
+            sweep = max(1, len(self.g) // self.block)
             moves = sum(self._move_block() for _ in range(sweep))
             total += moves
             # An epoch is worth one visit to every row of the whole training set.
-            visits += sweep * min(_BLOCK, len(self.g))
+            visits += sweep * min(self.block, len(self.g))
             solution.epochs = begun + -(-visits // self.n_rows)
-            if (
-                self.problem.gap_share(self.g, self.f) <= enough
-                or moves == 0
-                or monitor.reason_to_stop(solution.epochs) is not None
-            ):
+            share = self.problem.gap_share(self.g, self.f)
+            self._adapt(share)
+            if share <= enough or moves == 0 or monitor.reason_to_stop(solution.epochs) is not None:
                 return total
+
+    def _adapt(self, share: float) -> None:
+        """Twice the block where the sweeps are slow."""
+        self._shares.append(share)
+        slow = len(self._shares) > _SLOW_SWEEPS and share > _SLOW_SHARE * self._shares[-1 - _SLOW_SWEEPS]
+        if slow and self.block < self._largest_block:
+            self.block = min(2 * self.block, self._largest_block)
+            self._shares.clear()
 
     def _move_block(self) -> int:
         problem = self.problem
         gradient = problem.y - self.f
         choose, ascend = (choose_pairs, ascend_pairs) if problem.has_intercept else (choose_singles, ascend_singles)
-        block, violation = choose(gradient, self.g, problem.lower, problem.upper, _BLOCK)
+        block, violation = choose(gradient, self.g, problem.lower, problem.upper, self.block)
         if not violation > 0:
             return 0
         if self.gram is None:
