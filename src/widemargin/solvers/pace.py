@@ -15,7 +15,7 @@ _PAYS, _MOVES = 0.99, 1e-4
 
 
 class Pace:
-    """Gaps and dual values epoch by epoch, and which of the two the climb should follow."""
+    """The gaps, epoch by epoch, the best bounds, and what the climb should follow."""
 
     def __init__(self):
         self._gaps: list[float] = []
