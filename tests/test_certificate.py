@@ -170,6 +170,18 @@ def test_after_ctrl_c_the_certificate_is_that_of_the_coefficients(kind):
         assert certificate.dual == pytest.approx(dual, rel=1e-9)
 
 
+def test_a_fault_in_compiled_code_is_not_taken_for_ctrl_c():
+    problem, rows = small("svm")
+
+    def fault(v):
+        raise SystemError("returned NULL without setting an exception")
+
+    rows.matvec, rows.in_dtype = fault, lambda dtype, stored: rows
+    start = problem.nearest_feasible(0.1 * problem.y)[:, None]
+    with pytest.raises(SystemError, match="returned NULL"):
+        solve([problem], rows, start, WorkingSet(1 << 26, np.random.default_rng(0)), Monitor(1e-3, 10))
+
+
 class InterruptedRows:
     """Rows whose products, those in other working dtypes counted, end with Ctrl-C at one of them."""
 
@@ -190,3 +202,34 @@ class InterruptedRows:
             # As it comes out of compiled code that was handing over its result.
             raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
         return self._rows.matvec(v)
+
+
+def test_a_machine_cut_off_by_its_share_goes_on_while_seconds_are_left():
+    problem, rows = small("svm")
+    solver = ShortOfTime(WorkingSet(1 << 26, np.random.default_rng(0)))
+    _, certificates = solve([problem] * 3, rows, np.zeros((60, 3)), solver, Monitor(1e-6, 1000, time_budget=1000))
+    assert [certificate.status for certificate in certificates] == ["optimal"] * 3
+    assert solver.called == [[0, 1, 2], [0]]
+
+
+def test_the_seconds_left_are_shared_among_the_machines_to_come():
+    monitor = Monitor(1e-3, 10, time_budget=1e6)
+    shares = []
+    for machines_to_come in (4, 2, 1):
+        monitor.share_seconds(machines_to_come)
+        shares.append(monitor.deadline)
+    assert shares == pytest.approx([2.5e5, 5e5, 1e6], rel=1e-3)
+
+
+class ShortOfTime:
+    """A solver whose first machine is out of time at its first turn."""
+
+    def __init__(self, solver):
+        self.memory, self.called, self._solver = solver.memory, [], solver
+
+    def climb(self, problems, rows, solutions, monitor, targets, names):
+        self.called.append(list(names))
+        turns = slice(1 if len(self.called) == 1 else 0, None)
+        if turns.start:
+            solutions[0].status = "time_budget"
+        self._solver.climb(problems[turns], rows, solutions[turns], monitor, targets[turns], names[turns])

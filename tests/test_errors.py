@@ -217,3 +217,13 @@ def test_prices_beyond_double_precision(Machine, C):
     weight = np.where(np.arange(len(y)) % 3, 1.0, 1e-320)
     with pytest.raises(ValueError, match="give a row that should not count the weight 0"):
         Machine().fit(X, y, sample_weight=weight)
+
+
+@both
+def test_an_engine_that_does_not_say_how_many_workers_it_has(Machine):
+    class Engine:
+        def map(self, task, items): ...
+        def limit_blas(self): ...
+
+    with pytest.raises(TypeError, match="does not say how many workers it has: an engine has map, limit_blas and"):
+        Machine(engine=Engine()).fit(X, y)

@@ -58,8 +58,7 @@ class Monitor:
     started: float = field(default_factory=perf_counter)
     solutions: list[Solution] = field(default_factory=list)  # the present state, for observers
     stopped: bool = False
-
-    deadline: float | None = None  # of the machine in hand
+    deadline: float | None = field(init=False)  # of the machine in hand
 
     def __post_init__(self) -> None:
         self.deadline = self.time_budget
@@ -72,6 +71,9 @@ class Monitor:
         if self.time_budget is not None:
             now = self.seconds()
             self.deadline = now + max(0.0, self.time_budget - now) / n_machines
+
+    def has_seconds_left(self) -> bool:
+        return self.time_budget is None or self.seconds() < self.time_budget
 
     def report(self, epoch: int, primal: float, dual: float, machine: int, target: float) -> str | None:
         """Note an epoch; the reason to stop, or None."""

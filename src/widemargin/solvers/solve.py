@@ -20,7 +20,8 @@ from widemargin.solvers.solution import Monitor, Solution, Solver
 _WITNESSES = 500
 # ... below this share of the largest: less may be the rounding of a float32 matrix.
 _NEGATIVE_SHARE = 1e-5
-# Rounds of refinement; each asks the running gap to be half of the last round's.
+# Rounds of refinement; each asks the running gap to be half of the last round's. Beyond them a round for each machine
+# that its share of the seconds cut off.
 _ROUNDS = 12
 
 
@@ -53,7 +54,7 @@ def solve(
 def _refine(problems, rows, exact, solutions, solver, monitor) -> None:
     targets = [monitor.tol] * len(solutions)
     pending = list(range(len(solutions)))
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS + len(problems)):
         solver.climb(
             [problems[i] for i in pending],
             rows,
@@ -72,13 +73,16 @@ def _refine(problems, rows, exact, solutions, solver, monitor) -> None:
             elif solution.status == "optimal" or (solution.status == "stalled" and rows.dtype == np.float32):
                 targets[i] /= 2
                 unfinished.append(i)
+            elif solution.status == "time_budget" and monitor.has_seconds_left():
+                unfinished.append(i)  # its share ran out, and others have left it some of theirs
         if any(solutions[i].status == "stalled" for i in unfinished):
             rows = rows.in_dtype(np.float64)
         pending = unfinished
         if not pending:
             return
     for i in pending:
-        solutions[i].status = "stalled"
+        if solutions[i].status != "time_budget":
+            solutions[i].status = "stalled"
 
 
 def _set(exact: Rows, solutions: Sequence[Solution], coefficients: np.ndarray) -> None:

@@ -89,7 +89,8 @@ def _climb(
         if reason is None and (pace.has_stalled or not abs(dual) < _RUNAWAY):
             reason = "stalled"
         if reason is not None:
-            solution.g, solution.f = best
+            if reason != "optimal":
+                solution.g, solution.f = best
             solution.status = reason
             return
         saved = _SAVED_SHARE * pace.epochs_left(target_gap) * picture.product_cost

@@ -110,8 +110,12 @@ class _Active:
         self.block = _BLOCK
         self._shares: list[float] = []  # of the gap, sweep by sweep, since the block has this size
         n = len(active)
-        self._largest_block = min(n, _LARGEST_BLOCK, int(np.sqrt(memory / 64)))
-        fits = n * n * rows.dtype.itemsize <= memory
+        # An eighth is for the block's own matrix of float64.
+        fits = n * n * rows.dtype.itemsize <= memory * 7 // 8
+        most = np.sqrt(memory / 64)
+        if not fits:  # then its rows are fetched at every visit
+            most = max(_BLOCK, min(most, memory // (2 * n * rows.dtype.itemsize)))
+        self._largest_block = min(n, _LARGEST_BLOCK, int(most))
         self.gram = self.rows.block(np.arange(n)) if fits else None
 
     def climb(self, enough: float, solution: Solution, monitor: Monitor) -> int:
