@@ -194,3 +194,13 @@ def test_an_error_in_a_users_kernel_comes_through():
     for act in (lambda: rows.matvec(draw(N)), lambda: rows.block(np.arange(9)), rows.diag):
         with pytest.raises(ZeroDivisionError, match="in the kernel"):
             act()
+
+
+def test_rows_in_another_dtype_take_the_place_of_the_last():
+    """Two stores at once would be twice the budget."""
+    rows = make_rows("stored", data(), dtype=np.float32)
+    first = rows.matvec(draw(N))
+    exact = rows.in_dtype(np.float64)
+    assert "_store" not in vars(rows)
+    exact.matvec(draw(N))
+    np.testing.assert_array_equal(rows.matvec(draw(N)), first)  # it can still be asked, at a price
